@@ -50,10 +50,7 @@ fn a_record_that_is_empty_although_the_driver_was_loaded_says_so() {
     assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "they can: 1\n"));
     let said = &ended.stderr;
     assert!(said.contains("cupeer:   libcuda was loaded in process ") && said.contains(NONE_SEEN), "{said}");
-    assert!(
-        said.contains("it made none, or did not find the functions through the dynamic loader"),
-        "{said}"
-    );
+    assert!(said.contains("it made none, or did not find the functions through the dynamic loader"), "{said}");
     let report = stdout(with(&["report"]).arg(folder.path().join("record")));
     assert!(report.contains("libcuda was loaded in") && !report.contains("was broken by "), "{report}");
 
@@ -136,12 +133,7 @@ fn a_driver_in_the_preload_stands_behind_us_and_elsewhere_is_named() {
     let said = said(recording(folder.path()).arg(&calls).env("LD_PRELOAD", &driver));
     assert!(said.contains("1 process, 1 recorded call, 0 failed"), "{said}");
     // If the program itself sets another order, its calls are not seen.
-    let other = format!(
-        "LD_PRELOAD='{}:{}' exec '{}'",
-        driver.display(),
-        preload_library().display(),
-        calls.display()
-    );
+    let other = format!("LD_PRELOAD='{}:{}' exec '{}'", driver.display(), preload_library().display(), calls.display());
     let doctor = done(with(&["doctor", "--sim", "--", "sh", "-c"]).arg(other));
     let sentence = format!(
         "the calls of {} escape cupeer: driver before cupeer (name libcupeer.so before it in LD_PRELOAD)",
@@ -199,9 +191,7 @@ fn a_short_program_that_lost_the_preload_is_said() {
         let ended = done(run(wrapper).arg(&short));
         // A slow machine sees it while it runs.
         let afterwards = format!("was 'env' and then '{name}', which lost cupeer's LD_PRELOAD");
-        let seen = format!(
-            "({name}) ran without libcupeer.so, because its environment has lost cupeer's LD_PRELOAD"
-        );
+        let seen = format!("({name}) ran without libcupeer.so, because its environment has lost cupeer's LD_PRELOAD");
         let is_said = [afterwards, seen].iter().any(|words| ended.stderr.contains(words));
         assert!(is_said && ended.stderr.lines().count() == 1, "{}", ended.stderr);
         assert_eq!(ended.status.code(), Some(3));
@@ -268,18 +258,16 @@ fn the_runtime_on_the_simulated_driver_is_one_clear_line() {
     // The table that libcudart asks for.
     let runtime = asks("runtime", r#""\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9""#);
     let twice = format!("'{0}'; '{0}'", runtime.display());
-    let line =
-        "cupeer: the CUDA runtime (libcudart, linked or within the program) asked the simulated driver";
+    let line = "cupeer: the CUDA runtime (libcudart, linked or within the program) asked the simulated driver";
     let said = done(run(&["--sim", "sh", "-c"]).arg(&twice));
     assert!(said.stderr.starts_with(line) && said.stderr.lines().count() == 1, "{}", said.stderr);
     assert!(said.status.success());
     let doctor = done(with(&["doctor", "--sim", "--"]).arg(&runtime));
     assert!(doctor.stdout.contains("\nWrong:\n- the CUDA runtime (libcudart"), "{}", doctor.stdout);
     // A program that asks for another table is not the runtime.
-    for other in [
-        asks("table", "\"0123456789abcdef\""),
-        linked("calls", "cuInit(0); cuDeviceCanAccessPeer(&yes, 0, 1);"),
-    ] {
+    for other in
+        [asks("table", "\"0123456789abcdef\""), linked("calls", "cuInit(0); cuDeviceCanAccessPeer(&yes, 0, 1);")]
+    {
         let ended = done(run(&["--sim"]).arg(other));
         assert_eq!((ended.stderr.as_str(), ended.status.code()), ("", Some(0)));
     }

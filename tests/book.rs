@@ -1,5 +1,6 @@
 //! The README and the pages of `docs` promise what there is, lead where they say, and forget nothing that scripts rely on.
 
+mod cases;
 mod transcripts;
 
 use crate::support;
@@ -63,8 +64,7 @@ fn run_with(option: &str, example: &str) -> (bool, String) {
 
 #[test]
 fn the_files_of_examples_are_read() {
-    for (option, example) in [("--sim", "docs/guides/simulator.md"), ("--suppressions", "docs/guides/ci.md")]
-    {
+    for (option, example) in [("--sim", "docs/guides/simulator.md"), ("--suppressions", "docs/guides/ci.md")] {
         let (is_read, said) = run_with(option, example);
         assert!(is_read, "{said}");
     }
@@ -99,11 +99,7 @@ fn every_script_that_a_page_names_is_there() {
         for word in page.text.split(|c: char| c.is_whitespace() || "`()".contains(c)) {
             if let Some(script) = word.strip_prefix("scripts/") {
                 let script = script.trim_end_matches(['.', ',', ':', ';']);
-                assert!(
-                    root().join("scripts").join(script).exists(),
-                    "{}: scripts/{script}",
-                    page.name.display()
-                );
+                assert!(root().join("scripts").join(script).exists(), "{}: scripts/{script}", page.name.display());
             }
         }
     }
@@ -128,8 +124,7 @@ fn every_page_can_be_reached_from_the_table_of_contents() {
             next.extend(targets(page));
         }
     }
-    let unreached: Vec<_> =
-        pages.keys().filter(|name| name.starts_with("docs") && !seen.contains(*name)).collect();
+    let unreached: Vec<_> = pages.keys().filter(|name| name.starts_with("docs") && !seen.contains(*name)).collect();
     assert!(unreached.is_empty(), "no page leads to {unreached:?}");
 }
 
@@ -215,9 +210,7 @@ fn links_that_lead_nowhere_are_found() {
                 ```\n# no-heading\n[no](link)\n```\n";
     let at = |text: &str| broken(&Page { name: "docs/reference/x.md".into(), text: text.to_owned() });
     assert_eq!(at(text), [""; 0]);
-    for wrong in
-        ["#again-2", "#no-heading", "README.html", "rules.md#no-rule", "../../../cupeer", "/README.md"]
-    {
+    for wrong in ["#again-2", "#no-heading", "README.html", "rules.md#no-rule", "../../../cupeer", "/README.md"] {
         let text = format!("{text}[`a\nb`]({wrong})\n");
         assert_eq!(at(&text), [format!("docs/reference/x.md: ({wrong}) leads nowhere")]);
     }

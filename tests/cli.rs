@@ -1,10 +1,9 @@
 //! The command's words: its options and messages, its lists, explanations and settings.
 
 use crate::support::{
-    assert_lines, compile_text, cupeer, done, install, plain, preload_library, refused, sim_dir, stdout,
-    temp_dir, with,
+    assert_lines, compile_text, cupeer, done, install, plain, preload_library, refused, sim_dir, stdout, temp_dir, with,
 };
-use cupeer_spec::function::{FUNCTIONS, Library, alterable};
+use cupeer_spec::function::{FUNCTIONS, Library, alterable_functions};
 use cupeer_spec::results::RESULTS;
 use serde_json::Value;
 use std::fs;
@@ -14,7 +13,7 @@ use std::sync::OnceLock;
 
 #[test]
 fn wrong_command_lines_are_one_line_and_125() {
-    let commands = "run, env, list, explain, report, top, why, ls, clean, pack, reduce, export, reproduce, fault, release, sweep, doctor, completions";
+    let commands = "run, env, list, explain, report, top, why, ls, clean, pack, reduce, export, reproduce, fault, release, sweep, doctor, demo, completions";
     refused(&[], &format!("a subcommand is missing; the commands are {commands}; see --help"));
     refused(&["rum"], "there is no command 'rum'; did you mean 'run'?");
     refused(&["rnu"], "there is no command 'rnu'; did you mean 'run'?");
@@ -24,8 +23,7 @@ fn wrong_command_lines_are_one_line_and_125() {
     );
     refused(&["frobnicate"], &format!("there is no command 'frobnicate'; the commands are {commands}"));
     for program in ["./prog", "/no/such/program", "uname"] {
-        let hint =
-            format!("there is no command '{program}'; to run a program, write 'cupeer run -- {program}'");
+        let hint = format!("there is no command '{program}'; to run a program, write 'cupeer run -- {program}'");
         refused(&[program], &hint);
     }
     refused(&["run"], "the following required arguments were not provided: <PROGRAM> [ARGS]...; see --help");
@@ -125,8 +123,7 @@ fn shells_complete_recordings_rules_and_functions() {
 /// `-p`, as py-spy and strace have it.
 #[test]
 fn why_takes_a_pid_as_an_option_too() {
-    let [plain, option] =
-        [&["why", "4000000"][..], &["why", "-p", "4000000"]].map(|words| done(&mut with(words)));
+    let [plain, option] = [&["why", "4000000"][..], &["why", "-p", "4000000"]].map(|words| done(&mut with(words)));
     assert!(plain.stderr.contains("4000000") && !plain.status.success(), "{}", plain.stderr);
     assert_eq!((plain.status.code(), plain.stderr), (option.status.code(), option.stderr));
 }
@@ -160,8 +157,7 @@ fn a_short_help_is_short_and_a_long_one_has_examples_that_can_be_pasted() {
         assert!(short.lines().count() <= 30, "{name}: {short}");
         assert!(short.ends_with(&format!("\nAll options, with examples: cupeer {name} --help\n")), "{short}");
         // A line that is broken on a narrow terminal runs the end of its comment.
-        let [narrow, wide] =
-            ["80", "1000"].map(|columns| stdout(with(&[name, "--help"]).env("COLUMNS", columns)));
+        let [narrow, wide] = ["80", "1000"].map(|columns| stdout(with(&[name, "--help"]).env("COLUMNS", columns)));
         let lines = |help: &str| -> Vec<String> {
             let behind = help.lines().skip_while(|line| *line != "Examples:").skip(1);
             behind.filter(|line| line.starts_with("  ")).map(str::to_owned).collect()
@@ -211,18 +207,9 @@ fn wrong_values_say_where_and_what_would_be_right() {
         &log(&["--log-file", "/no/such/directory/log"]),
         "failed to open the log file '/no/such/directory/log': No such file or directory (os error 2)",
     );
-    refused(
-        &log(&["--log-file", "/tmp"]),
-        "failed to open the log file '/tmp': Is a directory (os error 21)",
-    );
-    refused(
-        &log(&["--log-file", "/tmp/%x"]),
-        "--log-file '/tmp/%x': % must be followed by p, h, q{VAR} or %",
-    );
-    refused(
-        &["run", "--sim=nvlnk:2", "true"],
-        "--sim: there is no topology 'nvlnk:2'; did you mean 'nvlink:2'?",
-    );
+    refused(&log(&["--log-file", "/tmp"]), "failed to open the log file '/tmp': Is a directory (os error 21)");
+    refused(&log(&["--log-file", "/tmp/%x"]), "--log-file '/tmp/%x': % must be followed by p, h, q{VAR} or %");
+    refused(&["run", "--sim=nvlnk:2", "true"], "--sim: there is no topology 'nvlnk:2'; did you mean 'nvlink:2'?");
     refused(&["run", "--sim=./no.toml", "true"], "--sim: ./no.toml: No such file or directory (os error 2)");
 }
 
@@ -258,8 +245,7 @@ fn a_driver_that_is_none_is_refused() {
         (other_machine, format!("the library is for another machine; a driver is a 64-bit {arch} library")),
         (
             no_driver,
-            "the library has no cuInit, so it is not a CUDA driver; a driver is usually libcuda.so.1"
-                .to_owned(),
+            "the library has no cuInit, so it is not a CUDA driver; a driver is usually libcuda.so.1".to_owned(),
         ),
         (preload_library(), own.to_owned()),
         (ours, own.to_owned()),
@@ -272,8 +258,7 @@ fn a_driver_that_is_none_is_refused() {
 #[test]
 fn help_and_version_are_no_failures() {
     assert_eq!(stdout(&mut with(&["--version"])), format!("cupeer {}\n", env!("CARGO_PKG_VERSION")));
-    for args in [&["--help"][..], &["run", "--help"], &["env", "-h"], &["list", "-h"], &["doctor", "--help"]]
-    {
+    for args in [&["--help"][..], &["run", "--help"], &["env", "-h"], &["list", "-h"], &["doctor", "--help"]] {
         let help = stdout(&mut with(args));
         assert!(help.contains("Usage: cupeer") && !help.contains("probe"), "{help}");
     }
@@ -536,8 +521,7 @@ cuStreamAddCallback_ptsz                7.0    documented  @order
 
 #[test]
 fn the_list_of_functions_as_json() {
-    let list: Value =
-        serde_json::from_str(&stdout(&mut with(&["list", "functions", "--format", "json"]))).unwrap();
+    let list: Value = serde_json::from_str(&stdout(&mut with(&["list", "functions", "--format", "json"]))).unwrap();
     let list = list.as_array().unwrap();
     let names: Vec<&str> = list.iter().map(|f| f["function"].as_str().unwrap()).collect();
     assert_eq!(names, FUNCTIONS.iter().map(|f| f.name()).collect::<Vec<_>>());
@@ -555,8 +539,7 @@ fn the_list_of_functions_as_json() {
     assert_eq!(open["results"][1], "CUDA_ERROR_INVALID_CONTEXT");
     assert_eq!(open["simulated"], "recorded");
     let all: Value =
-        serde_json::from_str(&stdout(&mut with(&["list", "functions", "--all", "--format", "json"])))
-            .unwrap();
+        serde_json::from_str(&stdout(&mut with(&["list", "functions", "--all", "--format", "json"]))).unwrap();
     let all = all.as_array().unwrap();
     assert!(all.len() > 400 && all.iter().filter(|f| f["intercepted"] == true).count() == FUNCTIONS.len());
 }
@@ -594,8 +577,7 @@ CODE  NAME                                       STRING
 ";
     let start: String = errors.split_inclusive('\n').take(8).collect();
     assert_lines(&start, expected);
-    let json: Value =
-        serde_json::from_str(&stdout(&mut with(&["list", "errors", "--format", "json"]))).unwrap();
+    let json: Value = serde_json::from_str(&stdout(&mut with(&["list", "errors", "--format", "json"]))).unwrap();
     let known = RESULTS.len() + Library::Nvml.results().len();
     assert_eq!(json.as_array().unwrap().len(), known);
     assert_eq!(json[1]["name"], "CUDA_ERROR_INVALID_VALUE");
@@ -604,14 +586,9 @@ CODE  NAME                                       STRING
 #[test]
 fn the_list_of_variables_has_them_all() {
     let list = stdout(&mut with(&["list", "environment"]));
-    let json: Value =
-        serde_json::from_str(&stdout(&mut with(&["list", "environment", "--format", "json"]))).unwrap();
+    let json: Value = serde_json::from_str(&stdout(&mut with(&["list", "environment", "--format", "json"]))).unwrap();
     for (i, variable) in cupeer_spec::env::VARIABLES.iter().enumerate() {
-        assert!(
-            list.lines().any(|line| line.starts_with(&format!("{} ", variable.name))),
-            "{}",
-            variable.name
-        );
+        assert!(list.lines().any(|line| line.starts_with(&format!("{} ", variable.name))), "{}", variable.name);
         assert_eq!(json[i]["name"], variable.name);
     }
 }
@@ -627,10 +604,7 @@ fn tables_fit_the_terminal() {
     }
     // A pipe has no end of the line.
     let whole = stdout(with(&["list", "errors"]).env_remove("COLUMNS"));
-    assert!(
-        whole.lines().skip(1).all(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit())),
-        "{whole}"
-    );
+    assert!(whole.lines().skip(1).all(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit())), "{whole}");
     let wide = stdout(with(&["list", "errors"]).env("COLUMNS", "240"));
     assert!(wide.lines().next().unwrap().ends_with("MEANING"), "{wide}");
     let wide = stdout(with(&["list", "functions"]).env("COLUMNS", "600"));
@@ -681,12 +655,9 @@ CODE  SEEN, NOT DOCUMENTED        MEANING
                                   cuInit() or that initialization has failed.
 ",
     );
-    for function in alterable() {
+    for function in alterable_functions() {
         let text = stdout(&mut with(&["explain", function.name()]));
-        assert!(
-            text.contains(&*function.doc()) || text.replace('\n', " ").contains(&*function.doc()),
-            "{text}"
-        );
+        assert!(text.contains(&*function.doc()) || text.replace('\n', " ").contains(&*function.doc()), "{text}");
         // A name that is longer than its column is not broken.
         let fits = |line: &str| line.len() <= 80 || !line.trim().contains(' ');
         assert!(text.lines().all(fits), "{text}");
@@ -709,13 +680,9 @@ Seen from real drivers, though not documented, for
     cuIpcOpenMemHandle
     cuIpcOpenMemHandle_v2
 ";
-    for name in [
-        "217",
-        "0xd9",
-        "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
-        "PEER_ACCESS_UNSUPPORTED",
-        "peer_access_unsupported",
-    ] {
+    for name in
+        ["217", "0xd9", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "PEER_ACCESS_UNSUPPORTED", "peer_access_unsupported"]
+    {
         let text = stdout(&mut with(&["explain", name]));
         assert_lines(text.split("\ncuCtxEnablePeerAccess returns it if\n").next().unwrap(), expected);
     }
@@ -723,10 +690,7 @@ Seen from real drivers, though not documented, for
         stdout(&mut with(&["explain", "SUCCESS"]))
             .ends_with("All functions of libcuda.so.1 that cupeer intercepts document it.\n")
     );
-    assert!(
-        stdout(&mut with(&["explain", "919"]))
-            .ends_with("No function that cupeer intercepts documents it.\n")
-    );
+    assert!(stdout(&mut with(&["explain", "919"])).ends_with("No function that cupeer intercepts documents it.\n"));
 }
 
 /// A line that says what it stands for, then what is said of that.
@@ -747,10 +711,7 @@ fn explains_names_of_the_runtime() {
     );
     for name in ["cudaErrorInsufficientDriver", "35"] {
         let only = stdout(&mut with(&["explain", name]));
-        assert!(
-            only.starts_with("cudaErrorInsufficientDriver = 35: CUDA driver version is insufficient"),
-            "{only}"
-        );
+        assert!(only.starts_with("cudaErrorInsufficientDriver = 35: CUDA driver version is insufficient"), "{only}");
     }
     let list = |what: &str| -> Vec<Value> {
         serde_json::from_str(&stdout(&mut with(&["list", what, "--format", "json"]))).unwrap()
@@ -763,8 +724,8 @@ fn explains_names_of_the_runtime() {
     );
     let wide = stdout(with(&["list", "functions"]).env("COLUMNS", "240"));
     assert!(
-        wide.lines().any(|line| line.starts_with("cuCtxEnablePeerAccess ")
-            && line.contains(" cudaDeviceEnablePeerAccess ")),
+        wide.lines()
+            .any(|line| line.starts_with("cuCtxEnablePeerAccess ") && line.contains(" cudaDeviceEnablePeerAccess ")),
         "{wide}"
     );
 }
@@ -779,22 +740,22 @@ fn options_take_names_of_the_runtime() {
     let directory = temp_dir();
     let record = directory.path().join("record");
     let rule = "cudaDeviceCanAccessPeer:error=cudaErrorInvalidDevice";
-    let mut command =
-        with(&["run", "--sim", "--log", "text", "--trace", "cudaDeviceCan*", "--inject", rule, "--out"]);
+    let mut command = with(&["run", "--sim", "--log", "text", "--trace", "cudaDeviceCan*", "--inject", rule, "--out"]);
     let ended = done(command.arg(&record).arg("--").arg(&program));
     assert_eq!(ended.stdout, "0 101\n", "{}", ended.stderr);
     let said = "cupeer: cudaDeviceCanAccessPeer is a function of the runtime, and stands for cuDeviceCanAccessPeer of the driver\n";
     assert!(ended.stderr.contains(said), "{}", ended.stderr);
-    assert!(ended.stderr.contains("cupeer: cudaErrorInvalidDevice is the runtime's name of CUDA_ERROR_INVALID_DEVICE (101), as of CUDA 10.1\n"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("cuDeviceCanAccessPeer("), "it is logged: {}", ended.stderr);
-    let shown =
-        done(with(&["report", "--function", "cudaDeviceCanAccessPeer", "--format", "json"]).arg(&record));
-    let report: Value = serde_json::from_str(&shown.stdout).unwrap();
     assert!(
-        shown.stderr.contains(said) && report.to_string().contains("cuDeviceCanAccessPeer"),
+        ended.stderr.contains(
+            "cupeer: cudaErrorInvalidDevice is the runtime's name of CUDA_ERROR_INVALID_DEVICE (101), as of CUDA 10.1\n"
+        ),
         "{}",
-        shown.stderr
+        ended.stderr
     );
+    assert!(ended.stderr.contains("cuDeviceCanAccessPeer("), "it is logged: {}", ended.stderr);
+    let shown = done(with(&["report", "--function", "cudaDeviceCanAccessPeer", "--format", "json"]).arg(&record));
+    let report: Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert!(shown.stderr.contains(said) && report.to_string().contains("cuDeviceCanAccessPeer"), "{}", shown.stderr);
 }
 
 #[test]
@@ -1033,10 +994,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 #[test]
 fn explains_what_it_does_not_intercept() {
     let text = stdout(&mut with(&["explain", "cuMemAllocHost_v2"]));
-    assert!(
-        text.contains("does not intercept it") && text.contains("cuMemAllocHost, from version 3.2 on"),
-        "{text}"
-    );
+    assert!(text.contains("does not intercept it") && text.contains("cuMemAllocHost, from version 3.2 on"), "{text}");
 }
 
 /// The page about launchers shows the variables as `cupeer env` prints them, but for the key and for where it is installed.
@@ -1046,15 +1004,12 @@ fn the_page_about_launchers_shows_what_env_prints() {
     let shown = page.split_once("$ cupeer env -o /tmp/job1 --format docker\n").expect("the command").1;
     let folder = crate::support::temp_dir();
     let job = folder.path().join("job1");
-    let printed =
-        crate::support::stdout(crate::support::cupeer().args(["env", "--format", "docker", "-o"]).arg(&job));
+    let printed = crate::support::stdout(crate::support::cupeer().args(["env", "--format", "docker", "-o"]).arg(&job));
     let variables = |line: &str| -> Vec<String> {
         let words = line.split_whitespace().filter(|word| word.contains('='));
         let named = words.map(|word| word.split_once('=').expect("it has one"));
         let is_own = |name: &str| ["CUPEER_OUT", "CUPEER_JOB", "LD_PRELOAD"].contains(&name);
-        named
-            .map(|(name, value)| if is_own(name) { name.to_owned() } else { format!("{name}={value}") })
-            .collect()
+        named.map(|(name, value)| if is_own(name) { name.to_owned() } else { format!("{name}={value}") }).collect()
     };
     let [shown, printed] = [shown, &printed].map(|text| variables(text.lines().next().unwrap_or_default()));
     assert_eq!(shown, printed);

@@ -51,11 +51,7 @@ fn as_driver(library: &Path) -> tempfile::TempDir {
 fn wrong(command: &mut Command, sentence: &str) {
     let ended = done(command);
     assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(1), ""), "{}", ended.stdout);
-    assert!(
-        ended.stdout.contains(&format!("\nWrong:\n- {sentence}")),
-        "{sentence} is missing in\n{}",
-        ended.stdout
-    );
+    assert!(ended.stdout.contains(&format!("\nWrong:\n- {sentence}")), "{sentence} is missing in\n{}", ended.stdout);
 }
 
 #[test]
@@ -90,10 +86,7 @@ fn the_doctor_says_what_is_wrong_with_a_driver() {
         "int cuInit(unsigned f) { return 34; }\nint cuDriverGetVersion(int *v) { return 34; }",
         &["-shared", "-fPIC"],
     );
-    wrong(
-        with(&["doctor", "--driver"]).arg(&stub),
-        "the driver's cuDriverGetVersion returned CUDA_ERROR_STUB_LIBRARY",
-    );
+    wrong(with(&["doctor", "--driver"]).arg(&stub), "the driver's cuDriverGetVersion returned CUDA_ERROR_STUB_LIBRARY");
 
     let old = compile_text(
         "old",
@@ -103,10 +96,7 @@ fn the_doctor_says_what_is_wrong_with_a_driver() {
     );
     let report = stdout(with(&["doctor", "--driver"]).arg(&old));
     assert!(report.contains("version           10.2\n"), "{report}");
-    assert!(
-        report.contains(&format!("functions         2 of the {} that", of_the_driver().count())),
-        "{report}"
-    );
+    assert!(report.contains(&format!("functions         2 of the {} that", of_the_driver().count())), "{report}");
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let close = "cuIpcCloseMemHandle yes no cuGetProcAddress";
     assert!(report.lines().any(|line| words(line) == close), "{report}");
@@ -154,8 +144,7 @@ fn the_doctor_names_who_patched_an_entry() {
     let all: Vec<&str> = marked.map(|function| function.name()).collect();
     let plain = all.iter().filter(|name| !name.starts_with("cuGetProcAddress"));
     let (names, more) = (plain.clone().take(64).copied().collect::<Vec<_>>().join(", "), plain.count() - 64);
-    let wanted =
-        format!("patched by {}: {names}, and {more} more; its calls are still seen", patcher.display());
+    let wanted = format!("patched by {}: {names}, and {more} more; its calls are still seen", patcher.display());
     assert!(report.contains(&wanted), "{wanted} is missing in\n{report}");
     // Not after it has taken its patches back.
     assert!(!doctor(&[]).contains("patched by"));
@@ -164,8 +153,7 @@ fn the_doctor_names_who_patched_an_entry() {
 #[test]
 fn the_doctor_names_what_escaped_from_a_program() {
     let line = r#"{"ts_ns":1,"pid":2,"tid":2,"escaped":{"library":"/x/liba.so","way":"RTLD_DEEPBIND"}}"#;
-    let program =
-        format!("echo '{line}' >>\"$CUPEER_LOG_FILE\"; echo words; echo $CUPEER_LOG $CUPEER_TRACE; exit 3");
+    let program = format!("echo '{line}' >>\"$CUPEER_LOG_FILE\"; echo words; echo $CUPEER_LOG $CUPEER_TRACE; exit 3");
     let ended = done(&mut with(&["doctor", "--sim", "--", "sh", "-c", &program]));
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stdout);
     for words in [
@@ -186,8 +174,8 @@ fn the_doctor_names_what_escaped_from_a_program() {
 /// Returns the output of `--format json`, which must match the published schema, without a field that the schema lacks.
 fn json_of(command: &mut Command) -> Value {
     let ended = done(command);
-    let report = serde_json::from_str(&ended.stdout)
-        .unwrap_or_else(|e| panic!("{e}: {}{}", ended.stdout, ended.stderr));
+    let report =
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {}{}", ended.stdout, ended.stderr));
     let errors: Vec<String> =
         validator("doctor.schema.json").iter_errors(&report).map(|error| format!("{error:?}")).collect();
     assert!(errors.is_empty(), "{}\n{report:#}", errors.join("\n"));
@@ -196,10 +184,7 @@ fn json_of(command: &mut Command) -> Value {
 
 fn fact<'a>(report: &'a Value, name: &str) -> &'a Value {
     let facts = report["facts"].as_array().unwrap();
-    facts
-        .iter()
-        .find(|fact| fact["name"] == name)
-        .unwrap_or_else(|| panic!("{name} is missing in {facts:#?}"))
+    facts.iter().find(|fact| fact["name"] == name).unwrap_or_else(|| panic!("{name} is missing in {facts:#?}"))
 }
 
 /// The simulated driver and an NVML, found as a program finds those of the machine.
@@ -225,8 +210,7 @@ fn without_a_gpu_there_is_a_table_of_the_machine_and_nothing_is_guessed() {
     let report = done(&mut at(&["doctor"]));
     // It is the driver that is missing which is wrong.
     assert_eq!(report.status.code(), Some(1), "{}", report.stdout);
-    let row =
-        |name: &str| report.stdout.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    let row = |name: &str| report.stdout.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
     let words = |line: String| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(row("MACHINE")), ["MACHINE", "VALUE"], "{}", report.stdout);
     assert_eq!(words(row("cuInit"))[1], "unknown", "{}", report.stdout);
@@ -278,8 +262,7 @@ fn nvml_and_cuda_are_asked_in_a_child() {
 
 #[test]
 fn an_nvml_that_crashes_takes_only_its_own_answers() {
-    let crash =
-        compile_text("crashing-nvml", "int nvmlInit_v2(void) { __builtin_trap(); }", &["-shared", "-fPIC"]);
+    let crash = compile_text("crashing-nvml", "int nvmlInit_v2(void) { __builtin_trap(); }", &["-shared", "-fPIC"]);
     let place = temp_dir();
     symlink(&crash, place.path().join("libnvidia-ml.so.1")).unwrap();
     symlink(sim_library(), place.path().join("libcuda.so.1")).unwrap();
@@ -294,13 +277,10 @@ fn an_nvml_that_crashes_takes_only_its_own_answers() {
 /// The verdicts of the six ways between two files.
 fn between(one: &Path, other: &Path) -> Vec<(String, Value)> {
     let ended = done(with(&["doctor", "--format", "json", "--between"]).args([one, other]));
-    let report: Value =
-        serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {}", ended.stderr));
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {}", ended.stderr));
     assert_eq!(report["schema"], "cupeer-doctor-between/1");
     let ways = report["ways"].as_array().unwrap();
-    ways.iter()
-        .map(|way| (way["possible"].as_str().unwrap().to_owned(), way["because"][0]["says"].clone()))
-        .collect()
+    ways.iter().map(|way| (way["possible"].as_str().unwrap().to_owned(), way["because"][0]["says"].clone())).collect()
 }
 
 /// Writes what a process says of itself, in new namespaces; `None` where they are not allowed.
@@ -344,10 +324,7 @@ fn two_processes_are_compared_by_what_they_wrote_in_their_namespaces() {
     if written_in(&flags, &at("shm")).is_some() {
         let apart = between(&at("shm"), &at("a"));
         assert_eq!(words(&apart)[..3], ["yes", "no", "unknown"], "{apart:?}");
-        assert_eq!(
-            (&*apart[5].0, &apart[5].1),
-            ("no", &"they have different file systems at /dev/shm".into())
-        );
+        assert_eq!((&*apart[5].0, &apart[5].1), ("no", &"they have different file systems at /dev/shm".into()));
     }
     // For people, with what to do.
     let text = stdout(with(&["doctor", "--between"]).args([at("a"), at("b")]));
@@ -360,8 +337,7 @@ fn files_that_are_no_reports_are_refused_with_their_names() {
     let at = |name: &str| place.path().join(name).display().to_string();
     assert!(done(with_gpus(&["doctor", "-o"]).arg(at("good"))).status.success());
     let good = fs::read_to_string(at("good")).unwrap();
-    for (name, text) in [("empty", ""), ("cut", &good[..good.len() / 2]), ("text", "hello"), ("other", "{}")]
-    {
+    for (name, text) in [("empty", ""), ("cut", &good[..good.len() / 2]), ("text", "hello"), ("other", "{}")] {
         fs::write(at(name), text).unwrap();
     }
     fs::write(at("newer"), good.replace("cupeer-doctor/1", "cupeer-doctor/2")).unwrap();
@@ -377,10 +353,7 @@ fn files_that_are_no_reports_are_refused_with_their_names() {
     ] {
         refused(&["doctor", "--between", &at("good"), &at(name)], &format!("--between '{}': {sentence}", at(name)));
     }
-    refused(
-        &["doctor", "--between", "/dev/zero", &at("good")],
-        "--between '/dev/zero': it is a device, not a file",
-    );
+    refused(&["doctor", "--between", "/dev/zero", &at("good")], "--between '/dev/zero': it is a device, not a file");
     refused(
         &["doctor", "--sim", "-o", "/no/where.json"],
         "--output '/no/where.json': No such file or directory (os error 2)",

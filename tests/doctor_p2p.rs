@@ -58,14 +58,18 @@ fn doctor(machine: &str) -> Command {
 fn json(command: &mut Command) -> (Value, Option<i32>) {
     let ended = done(command.args(["--format", "json"]));
     assert_eq!(ended.stderr, "");
-    let document: Value = serde_json::from_str(&ended.stdout).expect("it is JSON");
+    (valid(&ended.stdout), ended.status.code())
+}
+
+fn valid(text: &str) -> Value {
+    let document: Value = serde_json::from_str(text).expect("it is JSON");
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/doctor-p2p.schema.json");
     let schema: Value = serde_json::from_str(&fs::read_to_string(path).expect("a schema")).expect("JSON");
     assert!(jsonschema::meta::is_valid(&schema));
     let validator = jsonschema::validator_for(&schema).expect("it is a schema");
     let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}\n{document:#}");
-    (document, ended.status.code())
+    document
 }
 
 fn pairs(document: &Value) -> impl Iterator<Item = ((u64, u64), &Value)> {
@@ -93,10 +97,7 @@ fn each_broken_link_gets_its_verdict_and_no_good_one_does() {
         seen.insert(ends);
         let broken = BROKEN.iter().find(|broken| broken.ends == ends);
         let ways = pair["ways"].as_array().unwrap();
-        assert_eq!(
-            ways.iter().map(|way| way["way"].as_str().unwrap()).collect::<Vec<_>>(),
-            ["peer", "ipc", "vmm"]
-        );
+        assert_eq!(ways.iter().map(|way| way["way"].as_str().unwrap()).collect::<Vec<_>>(), ["peer", "ipc", "vmm"]);
         for way in ways {
             assert_eq!(way["verdict"], broken.map_or("good", |broken| broken.verdict), "{pair:#}");
             for check in way["checks"].as_array().unwrap() {
@@ -157,10 +158,7 @@ fn people_see_a_sentence_a_matrix_and_what_is_bad() {
     let said = done(&mut doctor(topology(folder.path(), lost).to_str().unwrap())).stdout;
     assert!(said.contains("    hint: an IOMMU or PCIe ACS ") && !said.contains("NVLink"), "{said}");
     let measured = stdout(&mut with(&["doctor", "--p2p", "--sim=pcie:2"]));
-    assert!(
-        measured.starts_with("All 2 directions between 2 devices are good in all 3 ways.\n"),
-        "{measured}"
-    );
+    assert!(measured.starts_with("All 2 directions between 2 devices are good in all 3 ways.\n"), "{measured}");
     assert!(measured.contains("\nMeasured\n"), "{measured}");
     assert!(measured.contains("- atomics of both sides: the driver claims no native atomics"), "{measured}");
 }
@@ -256,10 +254,7 @@ fn impossible_options_are_refused_before_any_test() {
     let untested = untested.to_str().unwrap();
     let nowhere = folder.path().join("no/machine.toml");
     let nowhere = nowhere.to_str().unwrap();
-    refused(
-        &["doctor", "--p2p", "--sim", "-o", nowhere],
-        &format!("-o '{nowhere}': no file can be written there"),
-    );
+    refused(&["doctor", "--p2p", "--sim", "-o", nowhere], &format!("-o '{nowhere}': no file can be written there"));
     refused(
         &["doctor", "--p2p", "--limit", "0"],
         "invalid value '0' for '--limit <SECONDS>': 0 is not in 1..=3600; see --help",
@@ -316,6 +311,18 @@ fn a_driver_that_crashes_costs_a_process_and_not_the_run() {
     let library = driver("return 46;");
     let said = done(with(&["doctor", "--p2p", "--driver"]).arg(&library)).stdout;
     assert!(said.contains("cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE (2 times)\n"), "{said}");
+}
+
+/// Tools that read the JSON of a node without a usable driver find the reason in it.
+#[test]
+fn json_has_the_reason_why_no_link_was_tested() {
+    let library = compile_text("fake_driver", "int cuInit(unsigned flags) { return 100; }", &["-shared", "-fPIC"]);
+    let ended = done(with(&["doctor", "--p2p", "--format", "json", "--driver"]).arg(&library));
+    let document = valid(&ended.stdout);
+    let reason = document["error"].as_str().expect("a reason");
+    assert!(reason.starts_with("no link was tested: cuInit: CUDA_ERROR_NO_DEVICE"), "{reason}");
+    assert!(ended.stderr.contains(reason), "{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(125));
 }
 
 /// A simulated driver in which one function is refused, and which writes a line for all that is given and taken.

@@ -42,8 +42,7 @@ impl Pair<'_> {
         let what = format!("{} {}", self.export, self.open);
 
         assert_eq!(self.run(cupeer(), &["-o", &path("record")], &[]), "0\n0\n", "{what}");
-        let report =
-            |format: &str| support::stdout(cupeer().args(["report", &path("record"), "--format", format]));
+        let report = |format: &str| support::stdout(cupeer().args(["report", &path("record"), "--format", format]));
         let json: Value = serde_json::from_str(&report("json")).unwrap();
         // With a pointer goes the pool in which it lies.
         let in_pool = self.object == Object::Pointer;
@@ -51,16 +50,12 @@ impl Pair<'_> {
         let handles: Vec<&Value> = json["handles"].as_array().unwrap().iter().filter(is_its).collect();
         assert_eq!(handles.len(), 1, "{what}: {handles:#?}");
         let (handle, open) = (handles[0], &handles[0]["opens"][0]);
-        assert_eq!(
-            (&handle["kind"], &handle["state"]),
-            (&json!(self.object.word()), &json!("closed")),
-            "{what}"
-        );
+        assert_eq!((&handle["kind"], &handle["state"]), (&json!(self.object.word()), &json!("closed")), "{what}");
         assert!(handle["exporter"].is_string() && open["closed_by"].is_string(), "{what}: {handle:#}");
         // The driver was asked.
         let bytes = match self.object {
             object if object.is_memory() => json!(1 << 20),
-            object if object.is_virtual() => json!(2 << 20),
+            object if object.is_virtual_memory() => json!(2 << 20),
             _ => Value::Null,
         };
         assert_eq!((&handle["bytes"], open["device"].is_string()), (&bytes, true), "{what}: {handle:#}");
@@ -72,7 +67,7 @@ impl Pair<'_> {
         assert_eq!(points, [openings; 3], "{what}: an arrow for each opening");
 
         // Access to virtual memory and pools is denied, not their import.
-        if !self.object.is_granted() {
+        if !self.object.needs_granted_access() {
             let denied = self.run(cupeer(), &["-o", &path("denied"), "--deny-peer", "all"], &[]);
             assert_eq!(denied, "217\n", "{what}: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED");
         }
@@ -81,22 +76,11 @@ impl Pair<'_> {
         assert_eq!(undone, "1\nclosed\n", "{what}: what the plan undid was open no more");
 
         let mut sweep = cupeer();
-        sweep.args([
-            "sweep",
-            "--sim=nvlink:2",
-            "--format",
-            "json",
-            "--codes",
-            "one",
-            "-j1",
-            "--timeout",
-            "60s",
-        ]);
+        sweep.args(["sweep", "--sim=nvlink:2", "--format", "json", "--codes", "one", "-j1", "--timeout", "60s"]);
         sweep.args(["--calls", self.open, "--out", &path("sweep"), "--"]).args(self.program());
         let swept: Value = serde_json::from_str(&done(&mut sweep).stdout).unwrap();
         let runs = swept["runs"].as_array().unwrap().iter();
-        let verdicts: Vec<_> =
-            runs.filter(|run| !run["faults"][0]["rule"].as_str().unwrap().contains("+:")).collect();
+        let verdicts: Vec<_> = runs.filter(|run| !run["faults"][0]["rule"].as_str().unwrap().contains("+:")).collect();
         let mut sorted: Vec<&str> = verdicts.iter().map(|run| run["verdict"].as_str().unwrap()).collect();
         sorted.sort_unstable();
         assert_eq!(sorted, ["clean", "clean"], "{what}: {swept:#}");
@@ -121,8 +105,7 @@ fn all_parts_know_the_functions_that_share() {
     }
     assert!(pairs.len() >= 3);
     // The simulated driver cannot run functions that it does not have.
-    let is_played =
-        |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.simulated != Fidelity::Unsupported);
+    let is_played = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.simulated != Fidelity::Unsupported);
     for pair in pairs.into_iter().filter(|pair| is_played(pair.export) && is_played(pair.open)) {
         pair.is_known(&cupeer);
     }
@@ -165,8 +148,7 @@ fn functions_are_named_outside_of_the_table_only_where_contributors_are_told_why
         naming(&root.join(directory), &mut found);
     }
     let page = include_str!("../CONTRIBUTING.md");
-    let section =
-        page.split("### Functions that are named outside of the table").nth(1).expect("the section");
+    let section = page.split("### Functions that are named outside of the table").nth(1).expect("the section");
     let section = section.split("\n#").next().unwrap_or(section);
     let told = section.lines().filter_map(|line| line.strip_prefix("- `")?.split_once("`: "));
     let told: Vec<&str> = told.map(|(file, _)| file).collect();
@@ -194,8 +176,7 @@ fn functions_that_stand_in_the_table_alone_are_known_to_all() {
         command
     };
     let listed: Value =
-        serde_json::from_str(&support::stdout(cupeer().args(["list", "functions", "--format", "json"])))
-            .unwrap();
+        serde_json::from_str(&support::stdout(cupeer().args(["list", "functions", "--format", "json"]))).unwrap();
     let groups = |name: &str| {
         let all = listed.as_array().unwrap();
         all.iter().find(|function| function["function"] == name).map(|function| function["groups"].clone())

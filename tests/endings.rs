@@ -83,12 +83,7 @@ fn told_with_json(words: &[&str], status: Option<i32>) -> (Told, Value) {
 fn told_in(folder: &tempfile::TempDir, words: &[&str]) -> (Told, PathBuf) {
     let record = folder.path().join("record");
     let mut command = cupeer();
-    command
-        .args(["run", "--sim", "--record", "full", "-o"])
-        .arg(&record)
-        .arg("--")
-        .arg(program())
-        .args(words);
+    command.args(["run", "--sim", "--record", "full", "-o"]).arg(&record).arg("--").arg(program()).args(words);
     let ended = done(&mut command);
     let (report, exits) = report(&record);
     let page = page(&record, &exits);
@@ -147,10 +142,7 @@ fn a_signal_is_told_first_and_by_its_name() {
         let told = told(words, None);
         assert_eq!(told.exits, [("signal".to_owned(), None, Some(signal))], "{words:?}");
         let first = told.summary.lines().next().unwrap_or_default();
-        assert!(
-            first.starts_with("cupeer: process ") && first.ends_with(&format!(" was killed by {name}")),
-            "{first}"
-        );
+        assert!(first.starts_with("cupeer: process ") && first.ends_with(&format!(" was killed by {name}")), "{first}");
         let wrong = unwrapped(told.report.split_once("\nProblems\n").expect("something is wrong").1);
         assert!(wrong.starts_with("- 1 process ended abnormally "), "{wrong}");
         assert!(wrong.contains(&format!("was killed by {name}; its last recorded call was")), "{wrong}");
@@ -225,8 +217,7 @@ fn the_launcher_sees_how_an_orphan_ended() {
 #[test]
 fn the_summary_tells_which_child_exited_with_an_error() {
     let said = told(&["child", "exit", "1"], Some(0)).summary;
-    let is_it =
-        |line: &str| line.starts_with("cupeer:   process ") && line.ends_with(") exited with status 1");
+    let is_it = |line: &str| line.starts_with("cupeer:   process ") && line.ends_with(") exited with status 1");
     assert!(said.lines().any(is_it), "{said}");
     // Its own status is that of the run.
     let said = told(&["exit", "1"], Some(1)).summary;
@@ -240,11 +231,7 @@ fn forks_late(name: &str, first: &str, child: &str) -> PathBuf {
          int cuDeviceCanAccessPeer(int *, int, int), cuDeviceGetCount(int *);\nint main(void) {{ int can; (void)can; {first}\n\
          if (fork() == 0) {child};\nwait(0); return 0; }}\n"
     );
-    crate::support::compile_text(
-        name,
-        &text,
-        &["-Wl,--no-as-needed", sim_dir().join("libcuda.so").to_str().unwrap()],
-    )
+    crate::support::compile_text(name, &text, &["-Wl,--no-as-needed", sim_dir().join("libcuda.so").to_str().unwrap()])
 }
 
 /// Its own initialization fails, whether or not the child then ends with an error.
@@ -262,18 +249,15 @@ fn a_child_that_was_forked_too_late_is_a_finding_where_it_initializes_the_driver
         let is_it = |line: &str| line.starts_with("cupeer: error used-after-fork: ");
         assert!(ended.stderr.lines().any(is_it), "{}", ended.stderr);
         assert!(ended.stderr.contains("used-after-fork: cuInit, once in process "), "{}", ended.stderr);
-        for (format, wanted) in [
-            ("text", "used-after-fork"),
-            ("junit", "failures=\"1\""),
-            ("sarif", "\"ruleId\": \"used-after-fork\""),
-        ] {
+        for (format, wanted) in
+            [("text", "used-after-fork"), ("junit", "failures=\"1\""), ("sarif", "\"ruleId\": \"used-after-fork\"")]
+        {
             let shown = done(with(&["report", "--format", format]).arg(&record)).stdout;
             assert!(shown.contains(wanted), "{format}: {shown}");
         }
     }
     // In any other process, it is no call that is recorded.
-    let said =
-        done(cupeer().args(["run", "--sim", "--"]).arg(forks_late("early", "", "_exit(cuInit(0))"))).stderr;
+    let said = done(cupeer().args(["run", "--sim", "--"]).arg(forks_late("early", "", "_exit(cuInit(0))"))).stderr;
     assert!(!said.contains("1 call"), "{said}");
 }
 
@@ -476,8 +460,7 @@ fn processes_without_a_recorded_call_are_counted() {
     let mut command = cupeer();
     command.args(["run", "--sim", "-v", "-o"]).arg(folder.path().join("record")).args(["--", "sh", "-c"]);
     let said = done(command.arg("\"$0\" return 0; \"$1\"; \"$1\"").arg(program()).arg(silent)).stderr;
-    let line =
-        "cupeer:   the driver was loaded 2 more times, as launchers do, without a call that cupeer records";
+    let line = "cupeer:   the driver was loaded 2 more times, as launchers do, without a call that cupeer records";
     assert!(said.contains("\ncupeer: 1 process, ") && said.lines().any(|known| known == line), "{said}");
 }
 
@@ -571,16 +554,9 @@ fn running_processes_are_reported_after_their_end() {
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     let (text, exits) = report(&record);
     assert_eq!(exits, [("running".to_owned(), None, None)], "{text}");
-    assert!(
-        ended.stderr.lines().nth(1).is_some_and(|line| line.ends_with(") is still running")),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.lines().nth(1).is_some_and(|line| line.ends_with(") is still running")), "{}", ended.stderr);
     assert!(text.contains("No rule was broken so far by the 2 calls that were recorded."), "{text}");
-    assert!(
-        page(&record, &exits).contains("No rule was broken so far by the 2 calls that were recorded."),
-        "{text}"
-    );
+    assert!(page(&record, &exits).contains("No rule was broken so far by the 2 calls that were recorded."), "{text}");
     fs::write(&word, "").unwrap();
     wait_for("its end", || report(&record).1 == [(RETURNED.to_owned(), Some(0), None)]);
 }
@@ -678,8 +654,7 @@ fn the_process_that_was_killed_first_is_told_first() {
     run.args(["run", "--sim=nvlink:2", "-o"]).arg(&record).arg("--").arg(&program);
     let done = support::done(&mut run);
     assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
-    let report =
-        |options: &[&str]| support::stdout(support::cupeer().arg("report").arg(&record).args(options));
+    let report = |options: &[&str]| support::stdout(support::cupeer().arg("report").arg(&record).args(options));
     let text = report(&[]);
     // Each end has a time: of its own words, it is exact; and the launcher saw the end of what it started.
     let json: serde_json::Value = serde_json::from_str(&report(&["--format", "json"])).expect("it is JSON");

@@ -82,7 +82,7 @@ fn page_of_the_tables_is_current() {
     let (path, list) = (root.join("docs/reference/tables.md"), root.join("src/export/columns.txt"));
     let made = page::markdown();
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        let new = page::list();
+        let new = page::list_columns();
         let there = std::fs::read_to_string(&list).unwrap_or_default();
         let lost = there.lines().find(|line| !new.lines().any(|other| other == *line));
         assert_eq!(lost, None, "a column that was there is gone");
@@ -98,7 +98,7 @@ fn the_tables_of_each_engine_are_all() {
     let fleet = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/fleet");
     for engine in ["duckdb", "clickhouse", "spark"] {
         let text = std::fs::read_to_string(fleet.join(format!("{engine}.sql"))).expect("a file");
-        for table in page::names() {
+        for table in page::table_names() {
             assert!(text.contains(&format!("'exports/*/{table}/*/*.parquet'")), "{engine}: {table}");
         }
     }

@@ -1,7 +1,7 @@
 //! Exports of the two libraries: the table and the functions of cupeer.h, and nothing else.
 
 use crate::support;
-use cupeer_spec::function::{FUNCTIONS, Library, alterable};
+use cupeer_spec::function::{FUNCTIONS, Library, alterable_functions};
 use object::elf::DT_NEEDED;
 use object::read::elf::{Dyn, ElfFile64};
 use object::{Object, ObjectSymbol};
@@ -24,8 +24,7 @@ fn declared() -> BTreeSet<String> {
         .expect("it is committed");
     // Without its comments and directives, of which the first parts of the others have neither.
     let code: String = header.split("/*").filter_map(|part| part.split("*/").last()).collect();
-    let code: String =
-        code.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line} ")).collect();
+    let code: String = code.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line} ")).collect();
     let functions = code.split([';', '{']).filter(|part| part.contains('(') && !part.contains("typedef"));
     let before_parenthesis = functions.map(|function| {
         let name = function.split('(').next().unwrap_or_default();
@@ -38,7 +37,7 @@ fn declared() -> BTreeSet<String> {
 fn the_preload_library_exports_the_table_and_its_header_alone() {
     let mut wanted = declared();
     assert!(wanted.contains("cupeer_mark"), "{wanted:?}");
-    wanted.extend(alterable().map(|f| f.name().to_owned()));
+    wanted.extend(alterable_functions().map(|f| f.name().to_owned()));
     wanted.extend(["dlsym", "dlvsym", "dlclose", "dlerror", "_exit", "_Exit"].map(String::from));
     let executing = "execve execv execvp execvpe execl execlp execle fexecve execveat";
     wanted.extend(executing.split(' ').chain("wait waitpid wait3 wait4 waitid".split(' ')).map(String::from));

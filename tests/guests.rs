@@ -61,10 +61,7 @@ fn bash() {
             "x=$(echo a | tr a b); (exit 3); echo $? $x; for i in 1 2 3; do (echo $i) & wait; done; ulimit -n >/dev/null; exec true",
         ],
     );
-    compare(
-        "bash",
-        &["-c", "kill -TERM $BASHPID & wait $!; echo $?; trap 'echo bye' EXIT; ls / | head -1 >/dev/null"],
-    );
+    compare("bash", &["-c", "kill -TERM $BASHPID & wait $!; echo $?; trap 'echo bye' EXIT; ls / | head -1 >/dev/null"]);
 }
 
 #[test]
@@ -81,11 +78,7 @@ fn git() {
 fn cargo() {
     compare("cargo", &["--version"]);
     compare_in("cargo", &["check", "--offline", "--quiet"], |folder| {
-        fs::write(
-            folder.join("Cargo.toml"),
-            "[package]\nname = \"guest\"\nedition = \"2024\"\n[workspace]\n",
-        )
-        .unwrap();
+        fs::write(folder.join("Cargo.toml"), "[package]\nname = \"guest\"\nedition = \"2024\"\n[workspace]\n").unwrap();
         fs::create_dir(folder.join("src")).unwrap();
         fs::write(folder.join("src/main.rs"), "fn main() { let unused = 1; }\n").unwrap();
     });
@@ -95,10 +88,7 @@ fn cargo() {
 fn python() {
     compare(
         "python3",
-        &[
-            "-c",
-            "import ssl, ctypes, sqlite3, decimal; print(ssl.OPENSSL_VERSION, ctypes.CDLL(None).abs(-3))",
-        ],
+        &["-c", "import ssl, ctypes, sqlite3, decimal; print(ssl.OPENSSL_VERSION, ctypes.CDLL(None).abs(-3))"],
     );
     compare(
         "python3",
@@ -117,15 +107,9 @@ fn python() {
     // A name of ours where there is no driver is missing, and says so as it would without us.
     compare(
         "python3",
-        &[
-            "-c",
-            "import ctypes\ntry: ctypes.CDLL(None).cuIpcGetMemHandle\nexcept AttributeError as e: print(e)",
-        ],
+        &["-c", "import ctypes\ntry: ctypes.CDLL(None).cuIpcGetMemHandle\nexcept AttributeError as e: print(e)"],
     );
-    compare(
-        "python3",
-        &["-c", "import ctypes\ntry: ctypes.CDLL('libcuda.so.1')\nexcept OSError as e: print(e)"],
-    );
+    compare("python3", &["-c", "import ctypes\ntry: ctypes.CDLL('libcuda.so.1')\nexcept OSError as e: print(e)"]);
 }
 
 #[test]
@@ -137,10 +121,7 @@ fn node() {
             "const c=require('child_process'); console.log(c.execSync('echo hi').toString(), require('crypto').createHash('sha1').update('a').digest('hex'));",
         ],
     );
-    compare(
-        "node",
-        &["-e", "const {Worker}=require('worker_threads'); new Worker('console.log(40+2)',{eval:true})"],
-    );
+    compare("node", &["-e", "const {Worker}=require('worker_threads'); new Worker('console.log(40+2)',{eval:true})"]);
 }
 
 #[test]
@@ -175,18 +156,8 @@ fn gdb() {
         return;
     }
     let debugged = linked("threads.c", &[]);
-    let commands = [
-        "-batch",
-        "-nx",
-        "-ex",
-        "set startup-with-shell off",
-        "-ex",
-        "break main",
-        "-ex",
-        "run",
-        "-ex",
-        "continue",
-    ];
+    let commands =
+        ["-batch", "-nx", "-ex", "set startup-with-shell off", "-ex", "break main", "-ex", "run", "-ex", "continue"];
     let scene = Scene::new("/usr/bin/gdb".into()).args(&commands).arg(debugged);
     let (without, with) = (scene.run(Cupeer::Absent), scene.run(Cupeer::Logging));
     assert!(without.status.success() && with.status.success());
@@ -263,8 +234,7 @@ fn minded(folder: &Path, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
         left_out!("{} {}: {stderr}", compiler.display(), flags.join(" "));
         return None;
     }
-    let alone =
-        support::done(support::plain(&program).arg("well").env("LD_LIBRARY_PATH", support::sim_dir()));
+    let alone = support::done(support::plain(&program).arg("well").env("LD_LIBRARY_PATH", support::sim_dir()));
     if alone.stdout != "well\n" || !alone.status.success() {
         left_out!("{} {} does not run here: {}", compiler.display(), flags.join(" "), alone.stderr);
         return None;
@@ -290,17 +260,11 @@ fn starts(compiler: &str, flags: &[&str]) {
     for command in [&[program, well][..], &[OsStr::new("env"), program, well], &[script.as_os_str()]] {
         let done = under_the_command(command, None);
         let is_well = done.status.success() && done.stdout == "well\n";
-        assert!(
-            is_well && done.stderr.contains("cuDeviceCanAccessPeer("),
-            "{flags:?}: {command:?}: {done:?}"
-        );
+        assert!(is_well && done.stderr.contains("cuDeviceCanAccessPeer("), "{flags:?}: {command:?}: {done:?}");
     }
     if flags[0] == "-fsanitize=address" {
         let done = under_the_command(&[program, OsStr::new("overflow")], None);
-        assert!(
-            !done.status.success() && done.stderr.contains("heap-buffer-overflow"),
-            "{flags:?}: {done:?}"
-        );
+        assert!(!done.status.success() && done.stderr.contains("heap-buffer-overflow"), "{flags:?}: {done:?}");
     }
 }
 
@@ -390,11 +354,7 @@ fn under_valgrind(options: &[&str]) {
         for cupeer in support::sample(&[Cupeer::Recording][..], &[Cupeer::Logging, Cupeer::Recording]) {
             assert_eq!(run(*cupeer, false), without, "{options:?}, {cupeer:?} (right: without cupeer)");
         }
-        assert_eq!(
-            run(Cupeer::Recording, true).0,
-            without.0,
-            "{options:?}, checking (right: without cupeer)"
-        );
+        assert_eq!(run(Cupeer::Recording, true).0, without.0, "{options:?}, checking (right: without cupeer)");
     }
 }
 

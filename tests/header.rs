@@ -74,8 +74,7 @@ fn the_examples_of_the_header_do_what_they_say() {
     let driver = ["-lcuda", "-ldl", &format!("-L{}", sim_dir().display())];
     let program = compile_text("header-examples", &text, &driver);
     let record = temp_dir();
-    let ended =
-        done(cupeer().args(["run", "--sim", "-o"]).arg(record.path().join("r")).arg("--").arg(program));
+    let ended = done(cupeer().args(["run", "--sim", "-o"]).arg(record.path().join("r")).arg("--").arg(program));
     assert_eq!(ended.stdout, "205\nmatched 1, fired 1\n", "{}", ended.stderr);
     assert!(ended.stderr.contains("found peer-flags\n"), "{}", ended.stderr);
     let report = done(cupeer().arg("report").arg(record.path().join("r")));

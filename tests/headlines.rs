@@ -50,8 +50,7 @@ fn play(kind: &str, name: &str, flags: &[&str]) -> Said {
 fn names(kind: &str) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/headlines").join(kind);
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut names: Vec<String> =
-        files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    let mut names: Vec<String> = files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
     names.sort();
     assert_eq!(names.len(), 30, "{kind}");
     names

@@ -47,8 +47,7 @@ fn run_with(folder: &Path, action: &str) -> Done {
 
 /// Returns the output of `cupeer ls`: names, and ends.
 fn listed(folder: &Path) -> Vec<(String, String)> {
-    let rows: Value =
-        serde_json::from_str(&support::stdout(&mut at(folder, &["ls", "--format", "json"]))).unwrap();
+    let rows: Value = serde_json::from_str(&support::stdout(&mut at(folder, &["ls", "--format", "json"]))).unwrap();
     let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
     rows.as_array().unwrap().iter().map(|row| (text(row, "name"), text(row, "end"))).collect()
 }
@@ -89,8 +88,7 @@ fn each_run_has_a_record_that_its_name_finds() {
 fn a_program_means_its_newest_record_and_a_wrong_name_the_nearest() {
     let folder = temp_dir();
     let script = folder.path().join("train.py");
-    fs::write(&script, format!("import subprocess\nsubprocess.run(['{}', 'open:1'])\n", shared().display()))
-        .unwrap();
+    fs::write(&script, format!("import subprocess\nsubprocess.run(['{}', 'open:1'])\n", shared().display())).unwrap();
     for _ in 1..=2 {
         assert!(done(&mut at(folder.path(), &["run", "python3", "-u", "train.py"])).status.success());
     }
@@ -214,25 +212,19 @@ fn without_a_home_records_are_found_among_temporary_files() {
 fn the_parents_of_a_named_directory_are_made() {
     let folder = temp_dir();
     let ended = done(at(folder.path(), &["run", "-o", "a/b/c"]).arg(shared()).arg("open:5"));
-    assert!(
-        ended.status.success() && ended.stderr.contains("'cupeer report a/b/c' shows"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.status.success() && ended.stderr.contains("'cupeer report a/b/c' shows"), "{}", ended.stderr);
     assert_eq!(open_job(&folder.path().join("a/b/c")).processes.len(), 1);
 }
 
 #[test]
 fn a_run_that_records_nothing_says_so_and_no_report_is_taken_for_its_own() {
     let folder = temp_dir();
-    let older =
-        "cupeer: the last run, of 'true', recorded nothing; this is the recording of an earlier run\n";
+    let older = "cupeer: the last run, of 'true', recorded nothing; this is the recording of an earlier run\n";
     for _ in 0..2 {
         run(folder.path());
         assert_eq!(done(&mut at(folder.path(), &["report"])).stderr, "");
         let ended = done(&mut at(folder.path(), &["run", "true"]));
-        let says =
-            "cupeer: no process loaded the CUDA driver (libcuda.so.1), so there is nothing to report; ";
+        let says = "cupeer: no process loaded the CUDA driver (libcuda.so.1), so there is nothing to report; ";
         assert!(ended.status.success() && ended.stderr.starts_with(says), "{}", ended.stderr);
         assert_eq!(done(&mut at(folder.path(), &["report"])).stderr, older);
         // No note is needed if the user names a recording.
@@ -261,13 +253,13 @@ fn the_last_twenty_are_kept_and_what_is_not_a_record() {
     for number in 2..=20 {
         let record = home.join(format!("old-{number}"));
         fs::create_dir(&record).unwrap();
-        cupeer_record::writer::job(&record).unwrap();
+        cupeer_record::writer::write_job_file(&record).unwrap();
     }
     let foreign = home.join("thesis-0");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("thesis.tex"), "").unwrap();
     fs::create_dir(folder.path().join("elsewhere")).unwrap();
-    cupeer_record::writer::job(&folder.path().join("elsewhere")).unwrap();
+    cupeer_record::writer::write_job_file(&folder.path().join("elsewhere")).unwrap();
     symlink(folder.path().join("elsewhere"), home.join("link-0")).unwrap();
     let ended = run_well(folder.path());
     let says = format!(
@@ -294,16 +286,13 @@ fn the_last_twenty_are_kept_and_what_is_not_a_record() {
 fn a_run_with_a_death_outlasts_those_without() {
     let folder = temp_dir();
     let home = folder.path().join("state/cupeer");
-    let killed = done(
-        at(folder.path(), &["run"])
-            .args(["sh", "-c"])
-            .arg(format!("{} open:1; kill -9 $$", shared().display())),
-    );
+    let killed =
+        done(at(folder.path(), &["run"]).args(["sh", "-c"]).arg(format!("{} open:1; kill -9 $$", shared().display())));
     assert!(killed.stderr.contains("SIGKILL"), "{}", killed.stderr);
     for number in 2..=21 {
         let record = home.join(format!("old-{number}"));
         fs::create_dir(&record).unwrap();
-        cupeer_record::writer::job(&record).unwrap();
+        cupeer_record::writer::write_job_file(&record).unwrap();
     }
     let ended = run_well(folder.path());
     assert!(ended.stderr.contains("cupeer: deleted old-2: the last 20 are kept, "), "{}", ended.stderr);
@@ -321,10 +310,7 @@ fn a_run_in_progress_is_listed_and_stays() {
     wait_for("the recording", || listed(folder.path()).iter().any(|(_, end)| end == "running"));
     let name = names(&home).remove(0);
     let cleaned = support::stdout(&mut at(folder.path(), &["clean", "--all"]));
-    assert_eq!(
-        cleaned,
-        format!("kept {name}, which is in progress\ndeleted nothing in {}\n", home.display())
-    );
+    assert_eq!(cleaned, format!("kept {name}, which is in progress\ndeleted nothing in {}\n", home.display()));
     drop(running.stdin.take());
     running.wait().unwrap();
     assert_eq!(listed(folder.path()).len(), 1);
@@ -417,10 +403,7 @@ fn the_script_behind_multiprocessing_is_listed() {
         assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
         let listed = support::stdout(at(folder.path(), &["ls"]).env("COLUMNS", "160"));
         let first = listed.lines().nth(1).unwrap();
-        assert!(
-            first.contains("train.py --steps=3") && !first.contains("multiprocessing"),
-            "{method}: {listed}"
-        );
+        assert!(first.contains("train.py --steps=3") && !first.contains("multiprocessing"), "{method}: {listed}");
         // The script has its place in 80 columns, too.
         let listed = support::stdout(at(folder.path(), &["ls"]).env("COLUMNS", "80"));
         let first = listed.lines().nth(1).unwrap();

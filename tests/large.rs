@@ -71,9 +71,7 @@ fn calls(report: &Value) -> u64 {
 
 #[test]
 fn up_to_a_number_of_ranks_everything_is_kept_as_ever() {
-    for (ranks, options) in
-        [(256, &[][..]), (1000, &["--record", "auto:1000"]), (1000, &["--record", "full"])]
-    {
+    for (ranks, options) in [(256, &[][..]), (1000, &["--record", "auto:1000"]), (1000, &["--record", "full"])] {
         let folder = temp_dir();
         let record = folder.path().join("r");
         run(&record, ranks, "asks", options).succeeds();
@@ -146,8 +144,7 @@ fn a_process_that_shares_nothing_leaves_a_line() {
     let said = format!("2 more processes shared nothing and were not recorded: {} (2)", name());
     assert!(in_a_line(&text).contains(&said), "{text}");
     assert!(
-        in_a_line(&text)
-            .contains("Processes that shared nothing were not recorded, so how they ended is unknown."),
+        in_a_line(&text).contains("Processes that shared nothing were not recorded, so how they ended is unknown."),
         "{text}"
     );
     // And in what is made of the record.
@@ -277,8 +274,7 @@ fn top_says_how_many_run_that_it_does_not_show() {
     let mut run = cupeer();
     run.env("WORLD_SIZE", "257").args(["run", "--reduce", "--sim", "-o"]).arg(&record);
     let mut run = run.arg("--").arg(program()).arg("waits").stdin(Stdio::piped()).spawn().expect("it runs");
-    let begun =
-        || fs::read_dir(&record).into_iter().flatten().flatten().map(|entry| entry.path().join("begun"));
+    let begun = || fs::read_dir(&record).into_iter().flatten().flatten().map(|entry| entry.path().join("begun"));
     support::wait_for("a line", || begun().any(|path| fs::read(path).is_ok_and(|text| !text.is_empty())));
     let top = stdout(cupeer().arg("top").arg(&record).arg("--once"));
     assert!(top.contains("1 process that has shared nothing so far"), "{top}");
@@ -293,11 +289,8 @@ fn lines_of_others_are_left_alone() {
     let record = temporary.path().join("r");
     run(&record, 257, "shares", &[]).succeeds();
     let folder = folder(&record);
-    fs::write(
-        folder.join("begun"),
-        b"\xff\xfe\n \n.cupeer 0 - x\nx.cupeer 0 - odd\0name\nx.cupeer 0 - again\n",
-    )
-    .unwrap();
+    fs::write(folder.join("begun"), b"\xff\xfe\n \n.cupeer 0 - x\nx.cupeer 0 - odd\0name\nx.cupeer 0 - again\n")
+        .unwrap();
     let report = report(&record);
     assert_eq!(report["record"]["quiet"].as_array().unwrap().len(), 1);
     assert_eq!(report["record"]["quiet"][0]["processes"], 1);
@@ -354,11 +347,7 @@ fn unreadable_processes_do_not_count_as_quiet() {
     assert!(text().contains("The recording is\nincomplete."), "{}", text());
     let mut job = fs::OpenOptions::new().append(true).open(record.join("job")).unwrap();
     std::io::Write::write_all(&mut job, b"lost=3\nlost=x\n").unwrap();
-    assert!(
-        in_a_line(&text()).contains("job says that 3 processes could not record everything"),
-        "{}",
-        text()
-    );
+    assert!(in_a_line(&text()).contains("job says that 3 processes could not record everything"), "{}", text());
 }
 
 #[test]

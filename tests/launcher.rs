@@ -2,8 +2,8 @@
 //! did not take effect.
 
 use crate::support::{
-    self, assert_loaded_from, compile_text, copy_program, cupeer, done, install, plain, preload_library,
-    sim_dir, sim_library, stdout, temp_dir, wait_for, with, write_program,
+    self, assert_loaded_from, compile_text, copy_program, cupeer, done, install, plain, preload_library, sim_dir,
+    sim_library, stdout, temp_dir, wait_for, with, write_program,
 };
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -171,9 +171,7 @@ fn streams_are_the_programs_own() {
 fn the_program_inherits_what_it_would_without_us() {
     const SHOW: &str = "grep -E 'Sig(Blk|Ign)' /proc/self/status; for fd in 0 1 2 3 4 5 6; do \
                         test -e /proc/$$/fd/$fd && echo $fd open; done >\"$OUT\" 2>/dev/null; exit 0";
-    for before in
-        [":", "trap '' HUP CHLD PIPE USR1", "exec 5</dev/null", "exec 0<&-", "exec 2>&-", "exec 1>&-"]
-    {
+    for before in [":", "trap '' HUP CHLD PIPE USR1", "exec 5</dev/null", "exec 0<&-", "exec 2>&-", "exec 1>&-"] {
         let shown = |prefix: &str| {
             let directory = temp_dir();
             let out = directory.path().join("out");
@@ -303,8 +301,7 @@ fn a_signal_of_the_terminal_is_not_passed_on() {
 
 #[test]
 fn launcher_and_program_stop_and_continue_together() {
-    let (mut child, mut rest, line) =
-        start(&mut run(&["sh", "-c", "echo $$; kill -STOP $$; echo continued"]));
+    let (mut child, mut rest, line) = start(&mut run(&["sh", "-c", "echo $$; kill -STOP $$; echo continued"]));
     let state = |pid: &str| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
@@ -373,13 +370,11 @@ fn the_page_is_there_while_the_program_runs_and_leaves_nothing() {
 
 #[test]
 fn the_environment_is_what_the_options_say() {
-    let show =
-        "echo \"$CUPEER_LOG|$CUPEER_LOG_FILE|$CUPEER_TRACE|$CUPEER_FAILED|$CUPEER_SIM|$CUPEER_DRIVER\"";
+    let show = "echo \"$CUPEER_LOG|$CUPEER_LOG_FILE|$CUPEER_TRACE|$CUPEER_FAILED|$CUPEER_SIM|$CUPEER_DRIVER\"";
     let directory = temp_dir();
     let at = directory.path().canonicalize().unwrap();
     std::fs::create_dir(at.join("a b")).unwrap();
-    let all =
-        ["--log", "json", "--log-file", "a b/%p.log", "--trace", "@ipc,^*Get*", "--failed", "--sim=pcie:3"];
+    let all = ["--log", "json", "--log-file", "a b/%p.log", "--trace", "@ipc,^*Get*", "--failed", "--sim=pcie:3"];
     let shown = stdout(run(&all).args(["sh", "-c", show]).current_dir(&at));
     assert_eq!(shown, format!("json|{}/a b/%p.log|@ipc,^*Get*|1|pcie:3|\n", at.display()));
     // Variables without an option stay as they are, and options win.
@@ -430,8 +425,7 @@ fn the_preload_is_appended_to_what_was_there() {
     assert_eq!(shown(other), format!("{other}:{library}"));
     assert_eq!(shown(&format!("{other} {library}")), format!("{other} {library}"));
     assert_eq!(shown(""), library);
-    let nested =
-        stdout(run(&[]).arg(install().join("bin/cupeer")).args(["run", "sh", "-c", "echo $LD_PRELOAD"]));
+    let nested = stdout(run(&[]).arg(install().join("bin/cupeer")).args(["run", "sh", "-c", "echo $LD_PRELOAD"]));
     assert_eq!(nested.trim_end(), library);
 }
 
@@ -505,10 +499,8 @@ fn libraries_of_another_version_are_refused() {
     let place = |name: &str| at.join("lib/cupeer").join(name);
     let refused = |name: &str, of: &str| {
         let ended = done(plain(at.join("bin/cupeer")).args(["run", "--sim", "--record=off", "true"]));
-        let expected = format!(
-            "'{}' {of}, and this command is of {own}; install both from one package",
-            place(name).display()
-        );
+        let expected =
+            format!("'{}' {of}, and this command is of {own}; install both from one package", place(name).display());
         assert_eq!(ended.stderr, format!("cupeer: {expected}\n"));
         assert_eq!(ended.status.code(), Some(125));
         let doctor = done(plain(at.join("bin/cupeer")).arg("doctor"));
@@ -533,8 +525,7 @@ fn libraries_of_another_version_are_refused() {
         // One of which a part arrived.
         fs::write(place(name), &whole[..whole.len() / 100]).unwrap();
         let ended = done(plain(at.join("bin/cupeer")).args(["run", "--sim", "--record=off", "true"]));
-        let expected =
-            format!("cupeer: '{}' is cut short; install the package again\n", place(name).display());
+        let expected = format!("cupeer: '{}' is cut short; install the package again\n", place(name).display());
         assert_eq!((ended.stderr, ended.status.code()), (expected, Some(125)));
         fs::copy(library, place(name)).unwrap();
     }
@@ -573,10 +564,7 @@ fn the_simulated_driver_is_what_programs_load() {
         .output();
     assert_eq!(String::from_utf8(nested.unwrap().stdout).unwrap(), format!("{}\n", sim_dir().display()));
     // Another driver, inherited, would stand behind calls that have none.
-    assert_eq!(
-        stdout(run(&["--sim", "sh", "-c", "echo $CUPEER_DRIVER"]).env("CUPEER_DRIVER", "/other")),
-        "\n"
-    );
+    assert_eq!(stdout(run(&["--sim", "sh", "-c", "echo $CUPEER_DRIVER"]).env("CUPEER_DRIVER", "/other")), "\n");
 }
 
 /// Users who may write to the directory of the driver choose the code that programs load.
@@ -610,11 +598,7 @@ fn a_static_program_is_named() {
     let directory = temp_dir();
     let of_it = script(directory.path(), "script", &format!("#!{} -x\n", program.display()));
     let ended = done(run(&[]).arg(&of_it));
-    let said = format!(
-        "cupeer: {}, the interpreter of {}, is statically linked,",
-        program.display(),
-        of_it.display()
-    );
+    let said = format!("cupeer: {}, the interpreter of {}, is statically linked,", program.display(), of_it.display());
     assert!(ended.stderr.starts_with(&said), "{}", ended.stderr);
     assert_eq!(ended.status.code(), Some(4));
 }
@@ -632,8 +616,7 @@ fn the_loader_as_a_program_is_no_static_program() {
 fn a_program_for_another_machine_is_named() {
     let directory = temp_dir();
     let mut elf = fs::read("/bin/true").unwrap();
-    for (at, value, words) in [(18, 0xf3, "is a program for machine 243"), (4, 1, "is not a 64-bit program")]
-    {
+    for (at, value, words) in [(18, 0xf3, "is a program for machine 243"), (4, 1, "is not a 64-bit program")] {
         let old = std::mem::replace(&mut elf[at], value);
         let program = directory.path().join("foreign");
         write_program(&program, &elf);
@@ -656,10 +639,7 @@ fn a_set_uid_program_is_named() {
     }
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
     let ended = done(run(&[]).arg(&program));
-    let said = format!(
-        "cupeer: {} is a set-uid program, so the dynamic loader ignores LD_PRELOAD",
-        program.display()
-    );
+    let said = format!("cupeer: {} is a set-uid program, so the dynamic loader ignores LD_PRELOAD", program.display());
     assert!(ended.stderr.starts_with(&said), "{}", ended.stderr);
     assert!(ended.status.success());
     // One's own set-uid program runs with the rights that one has.
@@ -684,8 +664,7 @@ fn a_wrapper_that_clears_the_preload_is_noticed() {
             let ended = done(run(&["--sim"]).args(wrapper).arg(&user).arg(milliseconds.to_string()));
             (!ended.stderr.is_empty(), ended)
         });
-        let line =
-            ended.stderr.strip_prefix("cupeer: process ").unwrap_or_else(|| panic!("{}", ended.stderr));
+        let line = ended.stderr.strip_prefix("cupeer: process ").unwrap_or_else(|| panic!("{}", ended.stderr));
         let (pid, rest) = line.split_once(' ').unwrap();
         assert!(pid.parse::<u32>().is_ok(), "{line}");
         let said = format!(
@@ -700,12 +679,9 @@ fn a_wrapper_that_clears_the_preload_is_noticed() {
 #[test]
 fn programs_that_the_environment_does_not_cross_are_named() {
     let directory = temp_dir();
-    for (name, format) in
-        [("docker", "docker"), ("kubectl", "k8s"), ("ssh", "sh"), ("srun", "srun"), ("ray", "ray")]
-    {
+    for (name, format) in [("docker", "docker"), ("kubectl", "k8s"), ("ssh", "sh"), ("srun", "srun"), ("ray", "ray")] {
         let pause = directory.path().join("pause");
-        let program =
-            script(directory.path(), name, &format!("#!/bin/sh\nsleep $(cat '{}')\n", pause.display()));
+        let program = script(directory.path(), name, &format!("#!/bin/sh\nsleep $(cat '{}')\n", pause.display()));
         let said = format!(
             "cupeer: no process reached the driver under cupeer, and the environment may not cross {name}; for \
              what {name} starts, 'cupeer env --format {format}' prints the environment\n"
@@ -725,8 +701,7 @@ fn programs_that_the_environment_does_not_cross_are_named() {
     copy_program(&program, &directory.path().join("docker"));
     let ended = done(run(&[]).arg(directory.path().join("docker")));
     assert!(
-        ended.stderr.contains("docker is statically linked")
-            && ended.stderr.contains("'cupeer env --format docker'")
+        ended.stderr.contains("docker is statically linked") && ended.stderr.contains("'cupeer env --format docker'")
     );
     assert_eq!(ended.stderr.lines().count(), 1);
 }
@@ -777,8 +752,7 @@ fn the_log_goes_into_a_named_pipe() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("cannot write the log") && said.lines().count() == 1, "{said}");
     // Somebody reads.
-    let reader =
-        std::process::Command::new("cat").arg(&pipe).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let reader = std::process::Command::new("cat").arg(&pipe).stdout(std::process::Stdio::piped()).spawn().unwrap();
     // Until the reader has opened it, there is nobody.
     while !run(&log).args(["python3", "-c", call]).output().unwrap().stderr.is_empty() {}
     let written = String::from_utf8_lossy(&reader.wait_with_output().unwrap().stdout).into_owned();
@@ -836,10 +810,6 @@ fn limits_of_threads_and_files_end_neither_programs_nor_reports() {
     }
     for format in ["text", "html", "json"] {
         let ended = limited(libc::RLIMIT_NPROC, 1, &["report", record, "--format", format]);
-        assert!(
-            ended.status.code() == Some(0) && !ended.stderr.contains("panicked"),
-            "{format}: {}",
-            ended.stderr
-        );
+        assert!(ended.status.code() == Some(0) && !ended.stderr.contains("panicked"), "{format}: {}", ended.stderr);
     }
 }

@@ -16,10 +16,7 @@ use std::process::Stdio;
 /// Returns the log of values.c, as JSON lines.
 fn values() -> Log {
     let outcome = Scene::new(linked("values.c", &[])).run(Cupeer::Logging);
-    assert!(
-        outcome.status.success() && outcome.stdout.is_empty() && outcome.stderr.is_empty(),
-        "{outcome:#?}"
-    );
+    assert!(outcome.status.success() && outcome.stdout.is_empty() && outcome.stderr.is_empty(), "{outcome:#?}");
     outcome.log
 }
 
@@ -76,13 +73,9 @@ fn outputs_are_shown_after_success_alone() {
 #[test]
 fn arrays_are_shown_in_full_or_cut_and_never_read_after_a_failure() {
     let log = values();
-    let asked: Vec<&Value> =
-        of(&log, "cuDeviceGetP2PAtomicCapabilities").iter().map(|l| &l["args"]).collect();
+    let asked: Vec<&Value> = of(&log, "cuDeviceGetP2PAtomicCapabilities").iter().map(|l| &l["args"]).collect();
     assert_eq!(asked[0]["capabilities"], json!([1, 2, 3]));
-    assert_eq!(
-        asked[0]["operations"],
-        json!(["CU_ATOMIC_OPERATION_INTEGER_ADD", "CU_ATOMIC_OPERATION_CAS", 99])
-    );
+    assert_eq!(asked[0]["operations"], json!(["CU_ATOMIC_OPERATION_INTEGER_ADD", "CU_ATOMIC_OPERATION_CAS", 99]));
     assert_eq!(asked[1]["capabilities"].as_array().unwrap().len(), 17);
     assert_eq!(asked[1]["capabilities"][16], "...");
     assert_eq!(asked[1]["count"], 20);
@@ -156,8 +149,7 @@ fn handles_are_equal_fingerprints_for_equal_handles_and_never_their_bytes() {
     let events = &of(&log, "cuIpcGetEventHandle")[0]["args"]["pHandle"];
     assert_eq!(events, &of(&log, "cuIpcOpenEventHandle")[0]["args"]["handle"]);
     // The bytes of marked_handle(0x700000), wherever they might begin, as they might be written.
-    let bytes: Vec<u8> =
-        (0..64u32).map(|i| if i < 4 { [0, 0, 0x70, 0][i as usize] } else { (37 * i) as u8 }).collect();
+    let bytes: Vec<u8> = (0..64u32).map(|i| if i < 4 { [0, 0, 0x70, 0][i as usize] } else { (37 * i) as u8 }).collect();
     for window in bytes.windows(6) {
         let plain: String = window.iter().map(|b| format!("{b:02x}")).collect();
         let spaced: Vec<String> = window.iter().map(|b| b.to_string()).collect();
@@ -204,9 +196,8 @@ fn a_text_line_is_for_people() {
         assert!(duration.starts_with('<') && duration.ends_with("s>"), "{line}");
         assert!(caller.contains("/values-"), "{line}");
     }
-    let has = |part: &str| {
-        assert!(lines.iter().any(|l| l.contains(part)), "{part} is missing in\n{}", lines.join("\n"))
-    };
+    let has =
+        |part: &str| assert!(lines.iter().any(|l| l.contains(part)), "{part} is missing in\n{}", lines.join("\n"));
     has(" cuDeviceCanAccessPeer(canAccessPeer=[1], dev=0, peerDev=1) = CUDA_SUCCESS <");
     has(" cuDeviceCanAccessPeer(canAccessPeer=NULL, dev=0, peerDev=-1) = CUDA_SUCCESS <");
     has(" cuIpcGetMemHandle(pHandle=0x10, dptr=0x76c0) = CUDA_ERROR_INVALID_HANDLE <");
@@ -236,24 +227,16 @@ fn bad_settings_are_said_once_and_harm_nothing() {
     {
         let folder = support::temp_dir();
         let log = folder.path().join("log");
-        let scene = Scene::new(linked("values.c", &[]))
-            .env(env::LOG, "json")
-            .env(env::LOG_FILE, &log)
-            .env(name, value);
+        let scene = Scene::new(linked("values.c", &[])).env(env::LOG, "json").env(env::LOG_FILE, &log).env(name, value);
         let outcome = scene.run(Cupeer::Off);
         assert!(outcome.status.success(), "{outcome:#?}");
         assert_eq!(outcome.stderr.lines().count(), 1, "{name}={value}: {}", outcome.stderr);
         assert!(outcome.stderr.contains(name), "{name}={value}: {}", outcome.stderr);
-        assert_eq!(
-            outcome.driver.len(),
-            Scene::new(linked("values.c", &[])).run(Cupeer::Absent).driver.len()
-        );
+        assert_eq!(outcome.driver.len(), Scene::new(linked("values.c", &[])).run(Cupeer::Absent).driver.len());
     }
     // In a program that never meets a driver, not even that.
     let quiet = Scene::new(program("host.c", &[])).args(&["0", "keep", "libm.so.6"]).no_driver();
-    quiet
-        .run(Cupeer::Absent)
-        .assert_same(&quiet.env(env::LOG, "yaml").run(Cupeer::Off), "bad setting, no driver");
+    quiet.run(Cupeer::Absent).assert_same(&quiet.env(env::LOG, "yaml").run(Cupeer::Off), "bad setting, no driver");
 }
 
 // The file of the log.
@@ -263,10 +246,8 @@ fn a_file_is_appended_to_and_the_users_alone() {
     let folder = support::temp_dir();
     let log = folder.path().join("log");
     for run in 1..=2 {
-        let outcome = Scene::new(linked("values.c", &[]))
-            .env(env::LOG, "json")
-            .env(env::LOG_FILE, &log)
-            .run(Cupeer::Off);
+        let outcome =
+            Scene::new(linked("values.c", &[])).env(env::LOG, "json").env(env::LOG_FILE, &log).run(Cupeer::Off);
         assert!(outcome.status.success() && outcome.stderr.is_empty());
         let lines = fs::read_to_string(&log).unwrap().lines().count();
         assert_eq!(lines, run * values_as_text(&[]).len());
@@ -278,10 +259,8 @@ fn a_file_is_appended_to_and_the_users_alone() {
 fn the_name_of_the_file_follows_the_process() {
     let folder = support::temp_dir();
     let log = folder.path().join("%p-%h-%q{FLAVOUR}-%%.log");
-    let scene = Scene::new(linked("forks.c", &[]))
-        .env(env::LOG, "json")
-        .env(env::LOG_FILE, &log)
-        .env("FLAVOUR", "sweet");
+    let scene =
+        Scene::new(linked("forks.c", &[])).env(env::LOG, "json").env(env::LOG_FILE, &log).env("FLAVOUR", "sweet");
     let outcome = scene.run(Cupeer::Off);
     assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:#?}");
     let mut expected: BTreeMap<u64, usize> = BTreeMap::new();
@@ -339,8 +318,7 @@ fn few_descriptors_are_enough() {
     let mut command = Scene::new(linked("threads.c", &[])).command(Cupeer::Logging, folder.path());
     let limited = ["-c", "ulimit -n 40; exec \"$0\""].map(str::to_owned);
     let program = command.get_program().to_owned();
-    let variables: Vec<_> =
-        command.get_envs().filter_map(|(k, v)| Some((k.to_owned(), v?.to_owned()))).collect();
+    let variables: Vec<_> = command.get_envs().filter_map(|(k, v)| Some((k.to_owned(), v?.to_owned()))).collect();
     command = support::plain("sh");
     command.args(limited).arg(program).envs(variables);
     let (status, stdout, stderr) = finish(command);
@@ -359,8 +337,7 @@ fn the_environment_is_that_of_the_beginning() {
 #[test]
 fn stderr_may_be_closed_or_a_pipe_that_nobody_reads() {
     for how in ["closed", "pipe"] {
-        let outcome =
-            Scene::new(linked("descriptors.c", &[])).arg(how).env(env::LOG, "text").run(Cupeer::Off);
+        let outcome = Scene::new(linked("descriptors.c", &[])).arg(how).env(env::LOG, "text").run(Cupeer::Off);
         assert!(outcome.status.success() && outcome.stdout == "alive\n", "{how}: {outcome:#?}");
     }
     // Closed or broken from the start, and full.
@@ -369,8 +346,7 @@ fn stderr_may_be_closed_or_a_pipe_that_nobody_reads() {
     for shell in ["exec \"$0\" 2>&-", "exec \"$0\" 2>/dev/full", "exec \"$0\" 0<&- 2>&-"] {
         let mut command = scene().command(Cupeer::Off, folder.path());
         let program = command.get_program().to_owned();
-        let variables: Vec<_> =
-            command.get_envs().map(|(k, v)| (k.to_owned(), v.map(|v| v.to_owned()))).collect();
+        let variables: Vec<_> = command.get_envs().map(|(k, v)| (k.to_owned(), v.map(|v| v.to_owned()))).collect();
         command = std::process::Command::new("sh");
         command.arg("-c").arg(shell).arg(program);
         for (name, value) in variables {
@@ -392,8 +368,7 @@ fn stderr_may_be_closed_or_a_pipe_that_nobody_reads() {
 fn a_limit_on_the_size_of_files_does_not_kill() {
     let folder = support::temp_dir();
     let log = folder.path().join("log");
-    let scene =
-        Scene::new(linked("descriptors.c", &[])).arg("full").env(env::LOG, "json").env(env::LOG_FILE, &log);
+    let scene = Scene::new(linked("descriptors.c", &[])).arg("full").env(env::LOG, "json").env(env::LOG_FILE, &log);
     let folder = support::temp_dir();
     let mut command = scene.command(Cupeer::Off, folder.path());
     // The fake driver's own account would meet the limit too.
@@ -467,10 +442,7 @@ fn lines_of_many_processes_and_threads_do_not_mix() {
             assert!(threads.len() == 32 && threads.values().all(|n| *n == 2000), "{threads:?}");
         } else {
             assert_eq!(text.lines().count(), 8 * 4 * 2000);
-            assert!(
-                text.lines()
-                    .all(|l| l.matches(" cuIpcOpenMemHandle_v2(").count() == 1 && l.contains("/flood-"))
-            );
+            assert!(text.lines().all(|l| l.matches(" cuIpcOpenMemHandle_v2(").count() == 1 && l.contains("/flood-")));
         }
     }
 }

@@ -21,6 +21,9 @@ mod words;
 // The command's own options, lists and messages.
 mod cli;
 
+// The demo: its steps, its page, and its processes.
+mod demo;
+
 // The doctor's tests of links, which send data.
 mod doctor_p2p;
 

@@ -2,8 +2,8 @@
 
 use crate::programs::{open_job, program, recorded};
 use crate::support::{cupeer, done, temp_dir};
-use cupeer_record::{Call, Counted, Job, MemoryLeft, Process};
-use cupeer_spec::record::counted::Row;
+use cupeer_record::{Call, CountedMemory, DeviceMemoryState, Job, Process};
+use cupeer_spec::record::counted::CountedRow;
 use std::path::{Path, PathBuf};
 
 fn memory() -> PathBuf {
@@ -19,22 +19,18 @@ fn run(scene: &str, mode: &str, check: impl FnOnce(&Job)) {
     let mut with = cupeer();
     with.args(["run", "-q", "--sim=nvlink:2", &format!("--record={mode}"), "--out"]).arg(&record);
     let (without, with) = (done(&mut without), done(with.arg("--").arg(&program).arg(scene)));
-    assert_eq!(
-        (with.status.code(), &with.stdout),
-        (without.status.code(), &without.stdout),
-        "{scene}: {with:?}"
-    );
+    assert_eq!((with.status.code(), &with.stdout), (without.status.code(), &without.stdout), "{scene}: {with:?}");
     check(&open_job(&record));
 }
 
 /// The counted memory of a process, by the bytes of one allocation, which differ by place in most scenes.
 fn rows(process: &Process) -> Vec<(u64, u64, u64, u64)> {
-    let Counted { rows, unfollowed, .. } = process.counted();
+    let CountedMemory { rows, unfollowed, .. } = process.counted_memory();
     assert_eq!(unfollowed, 0);
     let mut all: Vec<_> = rows
         .iter()
         .map(|row| {
-            let Row { address, device, live_bytes, live, peak_bytes, made } = *row;
+            let CountedRow { address, device, live_bytes, live, peak_bytes, made } = *row;
             assert_eq!(device, Some(0));
             let library = process.library_at(address, u64::MAX).expect("its library is known");
             assert!(library.path.contains("memory"), "{library:?}");
@@ -53,7 +49,8 @@ fn only(job: &Job) -> &Process {
 /// The names of the recorded calls about memory.
 fn calls(process: &Process) -> Vec<Call> {
     let is_of_memory = |call: &Call| {
-        call.function.is_some_and(|id| id.spec().allocates().is_some() || id.spec().frees().is_some())
+        call.function
+            .is_some_and(|id| id.spec().allocated_memory().is_some() || id.spec().freed_memory_argument().is_some())
     };
     recorded(process).into_iter().filter(is_of_memory).collect()
 }
@@ -71,7 +68,7 @@ fn a_large_allocation_and_its_free_are_calls() {
             assert_eq!(names(&calls), ["cuMemAlloc_v2", "cuMemAlloc_v2", "cuMemFree_v2"]);
             assert!(calls.iter().all(|call| !call.details.frames.is_empty()), "{calls:?}");
             assert_eq!(calls[0].details.devices.0, Some(0));
-            assert_eq!(calls[1].argument_called("dptr"), calls[2].argument_called("dptr"));
+            assert_eq!(calls[1].argument_by_name("dptr"), calls[2].argument_by_name("dptr"));
             // One byte less is counted.
             assert_eq!(rows(process), [((1 << 20) - 1, 1, (1 << 20) - 1, 1)]);
         });
@@ -163,12 +160,12 @@ fn odd_calls_are_counted_exactly() {
 fn a_failure_for_want_of_memory_says_what_was_left() {
     run("exhausted", "full", |job| {
         let all: Vec<Call> = recorded(only(job)).into_iter().filter(|call| !call.succeeded()).collect();
-        let left: Vec<MemoryLeft> = all.iter().filter_map(|call| call.details.left).collect();
+        let left: Vec<DeviceMemoryState> = all.iter().filter_map(|call| call.details.device_memory).collect();
         // The first ones, and then those whose number is a power of two.
         assert!((64..=67).contains(&left.len()), "{}", left.len());
         let first = ["cuMemAlloc_v2", "cuMemCreate", "cuMemAllocAsync"];
         assert_eq!(names(&all)[..3], first);
-        assert!(all[..3].iter().all(|call| call.details.left.is_some()));
+        assert!(all[..3].iter().all(|call| call.details.device_memory.is_some()));
         for left in left {
             assert_eq!((left.device, left.counted_bytes, left.counted), (0, 2000, 2));
             assert!(left.free > 0 && left.free < left.total, "{left:?}");
@@ -185,11 +182,11 @@ fn a_running_process_is_read_meanwhile() {
     command.args(["run", "-q", "--sim", "--out"]).arg(&record).arg("--").arg(memory()).arg("small");
     done(&mut command);
     let again = Process::open(&file(&record)).unwrap();
-    assert_eq!(again.counted(), open_job(&record).processes[0].counted());
+    assert_eq!(again.counted_memory(), open_job(&record).processes[0].counted_memory());
     let bytes = std::fs::read(file(&record)).unwrap();
     for end in (0..bytes.len()).step_by(997) {
         if let Ok(cut) = Process::from_bytes("cut", bytes[..end].to_vec()) {
-            cut.counted();
+            cut.counted_memory();
         }
     }
 }

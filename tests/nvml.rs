@@ -5,7 +5,7 @@ use crate::programs::{
     Cupeer, EITHER, ESCAPES, Outcome, Scene, driver, library, linked_library, linked_to_nvml, nvml, program,
 };
 use crate::support;
-use cupeer_record::{Job, Sample};
+use cupeer_record::{Job, MemorySample};
 use cupeer_spec::env;
 use cupeer_spec::function::{FUNCTIONS, Library};
 use std::fs;
@@ -161,9 +161,9 @@ fn a_call_that_finds_no_memory_has_all_processes_of_the_device_sampled() {
         fs::create_dir(&folder).unwrap();
         let holders = format!("0:{own}:1073741824,0:4294967295:-,1:{own}:4096");
         let job = without_memory(&folder, "1", Some((&holders, old)));
-        let of_first = |sample: &&Sample| sample.device[15] == 0;
-        let all: Vec<&Sample> = job.samples.iter().filter(of_first).collect();
-        let [sample] = all[..] else { panic!("{:?}", job.samples) };
+        let of_first = |sample: &&MemorySample| sample.device[15] == 0;
+        let all: Vec<&MemorySample> = job.memory_samples.iter().filter(of_first).collect();
+        let [sample] = all[..] else { panic!("{:?}", job.memory_samples) };
         assert_eq!((sample.total, sample.used, sample.free), (16 << 30, 1 << 30, 15 << 30));
         let holders = sample.holders.as_ref().expect("a list");
         assert_eq!(
@@ -171,7 +171,7 @@ fn a_call_that_finds_no_memory_has_all_processes_of_the_device_sampled() {
             [(own, Some(1 << 30)), (u32::MAX, None)]
         );
         assert_eq!((&holders[1].process, &*holders[1].name), (&None, ""));
-        assert!(job.unsampled.is_empty() && job.problems.is_empty());
+        assert!(job.sampling_problems.is_empty() && job.problems.is_empty());
     }
 }
 
@@ -180,11 +180,11 @@ fn a_call_that_finds_no_memory_has_all_processes_of_the_device_sampled() {
 fn many_failures_are_one_sample_and_without_nvml_the_reason_is_noted() {
     let directory = support::temp_dir();
     let job = without_memory(directory.path(), "2000", Some(("", false)));
-    let count = job.samples.iter().filter(|sample| sample.device[15] == 0).count();
-    let lasted = job.samples.last().unwrap().at - job.samples[0].at;
+    let count = job.memory_samples.iter().filter(|sample| sample.device[15] == 0).count();
+    let lasted = job.memory_samples.last().unwrap().at - job.memory_samples[0].at;
     assert!(count >= 1 && count as u64 <= 2 + lasted / 200_000_000, "{count} in {lasted} ns");
     let job = without_memory(directory.path(), "3", None);
-    assert!(job.samples.is_empty() != job.unsampled.is_empty(), "{:?}", job.unsampled);
+    assert!(job.memory_samples.is_empty() != job.sampling_problems.is_empty(), "{:?}", job.sampling_problems);
     let job = without_memory(directory.path(), "0", None);
-    assert!(job.samples.is_empty() && job.unsampled.is_empty(), "nothing failed");
+    assert!(job.memory_samples.is_empty() && job.sampling_problems.is_empty(), "nothing failed");
 }

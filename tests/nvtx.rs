@@ -36,13 +36,7 @@ fn marks_and_the_begins_and_ends_of_ranges_are_marks() {
         &["wide \u{b5}", "wide mark", "wide range", "odd\u{fffd}", "wide registered"],
     ];
     let ends = [
-        [
-            "end of registered",
-            "end of wide range",
-            "end of wide registered",
-            "end of attributes",
-            "end of range",
-        ],
+        ["end of registered", "end of wide range", "end of wide registered", "end of attributes", "end of range"],
         ["end of process range", "end of registered", "end of attributes", "end of odd\u{fffd}", ""],
     ];
     let wanted = [&begins.concat()[..], &ends.concat()].concat();
@@ -62,14 +56,12 @@ fn marks_before_the_first_call_are_kept() {
             format!("{count}\n")
         );
         let report = |options: &[&str]| {
-            let text =
-                support::stdout(cupeer().arg("report").arg(&record).args(["--format", "json"]).args(options));
+            let text = support::stdout(cupeer().arg("report").arg(&record).args(["--format", "json"]).args(options));
             serde_json::from_str::<Value>(&text).expect("JSON")
         };
         let all = report(&[]);
         let first = if left_out { count - 128 } else { 0 };
-        let mut wanted: Vec<String> =
-            (first..count).map(|i| format!("early {i}")).chain(["late".into()]).collect();
+        let mut wanted: Vec<String> = (first..count).map(|i| format!("early {i}")).chain(["late".into()]).collect();
         if left_out {
             wanted.insert(0, "... earlier marks are left out".into());
         }

@@ -3,7 +3,7 @@
 use crate::support::{compile_text, cupeer, done, plain, stdout, temp_dir};
 use cupeer_record::event::Outcome;
 use cupeer_record::writer::{self, About, Writer, call};
-use cupeer_record::{Event, FaultRule, Finding, Job, Library};
+use cupeer_record::{Event, FaultCounts, Finding, Job, Library};
 use cupeer_rules::Severity;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding;
@@ -75,8 +75,9 @@ fn record(at: &Path, flags: &[&str]) -> (PathBuf, BTreeMap<String, u64>) {
     }
     let directory = at.join("record");
     fs::create_dir(&directory).unwrap();
-    writer::job(&directory).unwrap();
-    let joined = fs::read_to_string(directory.join("job")).unwrap() + "joined=node17.example:1\n";
+    writer::write_job_file(&directory).unwrap();
+    let joined = fs::read_to_string(directory.join("job")).unwrap()
+        + "joined=node17.example:1\ncommand=python3 '/home/alice/looking-glass/a b.py' --token=cheshire node17:29500\n";
     fs::write(directory.join("job"), joined).unwrap();
     for (i, host) in ["node17.example", "gpu-farm-2"].iter().enumerate() {
         let about = About { pid: 1000 + i as u32, ..About::default() };
@@ -91,18 +92,18 @@ fn record(at: &Path, flags: &[&str]) -> (PathBuf, BTreeMap<String, u64>) {
         frame_count: 1,
         // A place that no call of the record has.
         frames: std::array::from_fn(|i| if i == 0 { functions["plain"] + 4 } else { 0 }),
-        ..cupeer_spec::record::read(&[0; size_of::<live::Entry>()]).unwrap()
+        ..cupeer_spec::record::read_plain(&[0; size_of::<live::Entry>()]).unwrap()
     };
     let boot = About::default().boot_id;
-    writer::live_table(&directory, boot, &[entry], 0).unwrap();
-    let rule = FaultRule {
+    writer::write_live_table(&directory, boot, &[entry], 0).unwrap();
+    let rule = FaultCounts {
         name: "inject/1".into(),
         text: "cuInit:program=cheshire*:thread=node17:caller=/home/alice/wonderland/libx.so:error=999".into(),
         matched: 7,
         fired: 3,
         processes: 0,
     };
-    writer::faults(&directory, (boot, 0xab), &[rule], 2, &[0x5a]).unwrap();
+    writer::write_fault_counts(&directory, (boot, 0xab), &[rule], 2, &[0x5a]).unwrap();
     (directory, functions)
 }
 
@@ -144,8 +145,7 @@ fn process(directory: &Path, about: About, host: &str, library: &Library, functi
     let path = writer.finish().unwrap();
     // Entry of a process that ends while it writes.
     let mut bytes = fs::read(&path).unwrap();
-    let end =
-        meta::entries(&bytes[..BLOCK], META_START).map(|entry| entry.at + entry.bytes.len()).last().unwrap();
+    let end = meta::entries(&bytes[..BLOCK], META_START).map(|entry| entry.at + entry.bytes.len()).last().unwrap();
     let torn = end.next_multiple_of(meta::ALIGN) + 8;
     bytes[torn..torn + 8].copy_from_slice(b"torn-off");
     fs::write(path, bytes).unwrap();
@@ -154,8 +154,7 @@ fn process(directory: &Path, about: About, host: &str, library: &Library, functi
 /// Returns a finding of a rule, about a place of which the first process has no entry.
 fn finding(frame: u64) -> Finding {
     let About { pid_ns, started, .. } = About::default();
-    let what =
-        finding::Object { pid: 1000, pid_ns, started, role: finding::role::EXPORT, ..Default::default() };
+    let what = finding::FindingObject { pid: 1000, pid_ns, started, role: finding::role::EXPORT, ..Default::default() };
     Finding {
         confidence: finding::Confidence::Certain,
         severity: Severity::Error,
@@ -163,14 +162,13 @@ fn finding(frame: u64) -> Finding {
         rule: "device-out-of-range".into(),
         message: "dev is 7".into(),
         hint: "Look.".into(),
-        objects: vec![cupeer_record::Object { what, frames: vec![frame] }],
+        objects: vec![cupeer_record::FindingObject { what, frames: vec![frame] }],
     }
 }
 
 /// Packs a record, and gives the file and what was said.
 fn pack(directory: &Path, args: &[&str]) -> (PathBuf, String) {
-    let file =
-        directory.with_file_name(format!("packed{}.cupeer.tar.gz", args.concat().replace(['-', ','], "")));
+    let file = directory.with_file_name(format!("packed{}.cupeer.tar.gz", args.concat().replace(['-', ','], "")));
     let said = stdout(with(&["pack", text(directory), "-o", text(&file)]).args(args));
     (file, said)
 }
@@ -252,11 +250,7 @@ fn redacted_words_are_gone_and_calls_are_unchanged() {
         ("hosts", &HOSTS[..], &["cheshire", "wonderband0", "alice", "host-1", "host-2"]),
         ("paths", &DIRECTORIES[..], &["cheshire", "wonderband0", "gpu-farm-2", "libpool.so", "train-me"]),
         ("hosts,paths", &[HOSTS[0], HOSTS[1], "alice"], program),
-        (
-            "all",
-            &["alice", "cheshire", "wonderband0", "rabbit", "node17", "gpu-farm-2", "wonderland"],
-            program,
-        ),
+        ("all", &["alice", "cheshire", "wonderband0", "rabbit", "node17", "gpu-farm-2", "wonderland"], program),
     ] {
         let (file, _) = pack(&directory, &["--redact", what]);
         let (bytes, _) = contents(&file);
@@ -274,10 +268,10 @@ fn redacted_words_are_gone_and_calls_are_unchanged() {
         }
         assert_eq!(after["failures"][0]["stack"][2]["function"], "hidden+0x1", "{what}");
         assert_eq!(after["processes"][0]["rank"], 1, "{what}");
-        assert_eq!(
-            (&after["faults"][0]["name"], &after["faults"][0]["fired"]),
-            (&json!("inject/1"), &json!(3))
-        );
+        let command = after["record"]["commands"][0].as_str();
+        let is_kept = command.is_some_and(|command| command.starts_with("python3 ") && command.contains("b.py"));
+        assert_eq!(is_kept, !what.contains("arguments") && what != "all", "{what}: {command:?}");
+        assert_eq!((&after["faults"][0]["name"], &after["faults"][0]["fired"]), (&json!("inject/1"), &json!(3)));
     }
 }
 
@@ -302,10 +296,7 @@ fn a_library_that_was_stripped_or_replaced_is_not_misnamed() {
         let stack = report["failures"][0]["stack"].as_array().unwrap().iter();
         stack.map(|place| place["function"].clone()).collect::<Vec<_>>()
     };
-    assert_eq!(
-        functions(&directory),
-        ["acme::pool<int>::open(int)+0x3".into(), "plain+0x2".into(), Value::Null]
-    );
+    assert_eq!(functions(&directory), ["acme::pool<int>::open(int)+0x3".into(), "plain+0x2".into(), Value::Null]);
     let other = compile_text("pool", &SOURCE.replace("x * 3", "x * 5"), &SHARED);
     fs::copy(other, at.path().join("alice/looking-glass/libpool.so")).unwrap();
     assert_eq!(functions(&directory), [Value::Null, Value::Null, Value::Null]);
@@ -335,10 +326,7 @@ fn other_files_stay_out_and_recordings_of_hosts_are_one() {
     let problems: Vec<&str> = ended.stderr.lines().collect();
     assert_eq!(
         problems,
-        [
-            "cupeer: link.cupeer is a link, and is left out",
-            "cupeer: broken.cupeer is not the recording of a process",
-        ]
+        ["cupeer: link.cupeer is a link, and is left out", "cupeer: broken.cupeer is not the recording of a process",]
     );
     let (bytes, names) = contents(&file);
     assert!(!holds(&bytes, "stranger") && !holds(&bytes, "gpu-farm"));
@@ -371,15 +359,9 @@ fn files_that_cannot_be_packed_or_unpacked_are_one_sentence() {
     refused(&["pack", record, "-o", "/no/such/x"], "failed to write to /no/such: No such file");
     refused(&["pack", record, "--redact", "names"], "invalid value 'names' for '--redact <WHAT>' [possible");
     fs::create_dir(at.path().join("empty")).unwrap();
-    refused(
-        &["pack", &path("empty"), "-o", &path("o")],
-        &format!("{} holds no recording of a process", path("empty")),
-    );
+    refused(&["pack", &path("empty"), "-o", &path("o")], &format!("{} holds no recording of a process", path("empty")));
     fs::write(at.path().join("text"), "text").unwrap();
-    refused(
-        &["pack", &path("text"), "-o", &path("o")],
-        &format!("{} is neither a directory nor", path("text")),
-    );
+    refused(&["pack", &path("text"), "-o", &path("o")], &format!("{} is neither a directory nor", path("text")));
     refused(&["pack", packed], &format!("{packed} is a file; -o FILE names the one to write"));
     fs::write(at.path().join("empty/x.cupeer"), "").unwrap();
     let sentence = format!("{} holds no recording of a process: x.cupeer is empty", path("empty"));
@@ -413,20 +395,14 @@ fn archives_that_reach_elsewhere_are_refused() {
         header.set_size(0);
         header.set_link_name("/etc/passwd").unwrap();
         header.set_cksum();
-        let mut archive =
-            tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+        let mut archive = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
         archive.append(&header, std::io::empty()).unwrap();
         fs::write(&file, archive.into_inner().unwrap().finish().unwrap()).unwrap();
         let ended = done(with(&["report", text(&file)]).env("TMPDIR", &temporary));
-        let sentence = format!(
-            "cupeer: failed to unpack {}: \"{name}\" does not belong in a packed recording\n",
-            file.display()
-        );
+        let sentence =
+            format!("cupeer: failed to unpack {}: \"{name}\" does not belong in a packed recording\n", file.display());
         assert_eq!((ended.status.code(), ended.stderr), (Some(125), sentence));
-        assert_eq!(
-            (fs::read_dir(&temporary).unwrap().count(), fs::read_dir(at.path()).unwrap().count()),
-            (0, 2)
-        );
+        assert_eq!((fs::read_dir(&temporary).unwrap().count(), fs::read_dir(at.path()).unwrap().count()), (0, 2));
     }
 }
 

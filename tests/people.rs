@@ -49,10 +49,7 @@ fn text_has_colours_where_they_are_asked_for_and_nothing_else_changes() {
     let plain = report(&[], &[]);
     assert!(plain.contains("\nProblems\n- error ipc-devices-apart") && !plain.contains('\x1b'));
     let colored = report(&["--color", "always"], &[]);
-    assert!(
-        colored.contains(BOLD) && colored.contains("- \x1b[31merror\x1b[0m ipc-devices-apart"),
-        "{colored}"
-    );
+    assert!(colored.contains(BOLD) && colored.contains("- \x1b[31merror\x1b[0m ipc-devices-apart"), "{colored}");
     let uncolored = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[33m"];
     assert_eq!(uncolored.iter().fold(colored, |text, mark| text.replace(mark, "")), plain);
     assert!(report(&[], &[("CLICOLOR_FORCE", "1")]).contains(BOLD));
@@ -120,8 +117,7 @@ fn quiet_leaves_what_is_wrong() {
         broken.stderr
     );
     let careless = support::compile_c("programs/sweep/careless.c", &["-ldl"]).display().to_string();
-    let killed =
-        quiet(&["--sim", "--inject", "cuDeviceCanAccessPeer:error=INVALID_DEVICE"], &[&careless, "crash"]);
+    let killed = quiet(&["--sim", "--inject", "cuDeviceCanAccessPeer:error=INVALID_DEVICE"], &[&careless, "crash"]);
     let lines: Vec<&str> = killed.stderr.lines().collect();
     assert!(
         matches!(lines[..], [line] if line.starts_with("cupeer: process ") && line.ends_with(" was killed by SIGSEGV")),
@@ -132,8 +128,5 @@ fn quiet_leaves_what_is_wrong() {
     assert_eq!((fine.status.code(), fine.stderr.as_str()), (Some(0), ""));
     let missing = quiet(&[], &["./nowhere"]);
     assert_eq!(missing.stderr, "cupeer: './nowhere': No such file or directory\n");
-    refused(
-        &["run", "-q", "-v", "true"],
-        "the argument '--quiet' cannot be used with '--verbose'; see --help",
-    );
+    refused(&["run", "-q", "-v", "true"], "the argument '--quiet' cannot be used with '--verbose'; see --help");
 }

@@ -61,7 +61,7 @@ fn recorded(record: &Path, function: &str) -> Vec<Vec<Frame>> {
             if process.function_name(call.number) != function {
                 continue;
             }
-            let frame = |line: &cupeer_spec::record::slot::Line| {
+            let frame = |line: &cupeer_spec::record::slot::PythonLine| {
                 let function = &process.python[&line.function];
                 (function.file.clone(), line.line, function.name.clone())
             };
@@ -172,8 +172,7 @@ fn nothing_is_said_of_python_where_nobody_wants_it() {
 fn a_filter_decides_what_can_be_read() {
     let sealed = crate::programs::program("sealed.c", &[]);
     // No call has the last number.
-    for (refused, has_lines) in
-        [(libc::SYS_process_vm_writev, false), (libc::SYS_process_vm_readv, true), (4000, true)]
+    for (refused, has_lines) in [(libc::SYS_process_vm_writev, false), (libc::SYS_process_vm_readv, true), (4000, true)]
     {
         let (_, got) = frames_of(|command| {
             command.arg(&sealed).args([&refused.to_string(), "/usr/bin/env", "python3"]);

@@ -238,13 +238,11 @@ fn impossible_requests_are_refused_in_a_sentence() {
     share(&record, &[]);
     let file = reduce(&record, folder.path(), "one");
     let shown = file.to_str().expect("a path");
-    for option in ["--rank 0", "--failed", "--since 1", "--format trace", "--format html", "--function @ipc"]
-    {
+    for option in ["--rank 0", "--failed", "--since 1", "--format trace", "--format html", "--function @ipc"] {
         let mut command = cupeer();
         command.args(["report", shown]).args(option.split(' '));
         let done = support::done(&mut command);
-        let name =
-            if option.starts_with("--format") { option } else { option.split(' ').next().unwrap_or(option) };
+        let name = if option.starts_with("--format") { option } else { option.split(' ').next().unwrap_or(option) };
         assert_eq!(done.status.code(), Some(125), "{option}");
         let ended = "one.cupeer.json.gz' is reduced: they are not there
 ";
@@ -273,10 +271,7 @@ fn impossible_requests_are_refused_in_a_sentence() {
             packed(br#"{"schema":"cupeer-reduced/7","made_by":"9.9.9","part":{"new":1}}"#),
             "'cupeer-reduced/7', made by cupeer 9.9.9; this one reads cupeer-reduced/1",
         ),
-        (
-            packed(br#"{"schema":"cupeer-reduced/1","made_by":"0.1.0","part":{}}"#),
-            "it is damaged, or no reduced file",
-        ),
+        (packed(br#"{"schema":"cupeer-reduced/1","made_by":"0.1.0","part":{}}"#), "it is damaged, or no reduced file"),
         (packed(&vec![b' '; 64 << 20]), "far more text than a file of this size can have"),
     ] {
         fs::write(&file, bytes).expect("it can be written");
@@ -306,8 +301,7 @@ fn a_record_and_its_reduced_file_do_not_differ() {
     share(&record, &[]);
     let file = reduce(&record, folder.path(), "one");
     let diff = |other: &Path| {
-        let text =
-            stdout(cupeer().arg("report").arg(&file).arg("--diff").arg(other).args(["--format", "json"]));
+        let text = stdout(cupeer().arg("report").arg(&file).arg("--diff").arg(other).args(["--format", "json"]));
         let diff: Value = serde_json::from_str(&text).expect("it is JSON");
         diff["functions"].as_array().expect("a list").iter().filter(|row| row["differs"] == true).count()
     };
@@ -332,20 +326,13 @@ fn closed_handles_beyond_the_first_thousand_are_counted() {
     importer.ends();
     let file = reduce(&scene.dir(), scene.folder(), "one");
     let report = report_of(&[&file]);
-    let states = |state: &str| {
-        report["handles"].as_array().expect("a list").iter().filter(|row| row["state"] == state).count()
-    };
+    let states =
+        |state: &str| report["handles"].as_array().expect("a list").iter().filter(|row| row["state"] == state).count();
     assert_eq!((states("closed"), states("open at exit")), (1000, 1));
-    assert_eq!(
-        (&report["handles_more"], &report["handles_more_bytes"]),
-        (&100.into(), &(100u64 << 21).into())
-    );
+    assert_eq!((&report["handles_more"], &report["handles_more_bytes"]), (&100.into(), &(100u64 << 21).into()));
     let text = stdout(cupeer().arg("report").arg(&file).env("COLUMNS", "160"));
     assert!(text.contains("Handles: 1 open at exit, 1,100 closed"), "{text}");
-    assert!(
-        text.contains("100 more closed handles, 200MiB in all: only counted in what was reduced"),
-        "{text}"
-    );
+    assert!(text.contains("100 more closed handles, 200MiB in all: only counted in what was reduced"), "{text}");
     let all = scene.folder().join(format!("all{SUFFIX}"));
     stdout(cupeer().arg("reduce").arg(scene.dir()).arg("--all").arg("-o").arg(&all));
     let report = stdout(cupeer().arg("report").arg(&all).args(["--all", "--format", "json"]));

@@ -40,9 +40,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     add(folder, folder, &mut found);
     // The tests and examples of a crate are crates of their own.
-    found.retain(|path| {
-        !["build.rs", "tests", "tests.rs", "examples"].iter().any(|other| path.starts_with(other))
-    });
+    found.retain(|path| !["build.rs", "tests", "tests.rs", "examples"].iter().any(|other| path.starts_with(other)));
     found
 }
 
@@ -146,8 +144,7 @@ fn named(tokens: &[&str], module: &[String]) -> Vec<Names> {
     let mut level = 0;
     for (i, token) in tokens.iter().enumerate() {
         let is_first = i == 0 || tokens[i - 1] != "::";
-        let path =
-            || module.iter().cloned().chain(inner.iter().map(|(_, name)| name.clone())).collect::<Names>();
+        let path = || module.iter().cloned().chain(inner.iter().map(|(_, name)| name.clone())).collect::<Names>();
         match (*token, &tokens[i + 1..]) {
             ("mod", [name, "{", ..]) => inner.push((level + 1, (*name).to_owned())),
             ("{", _) => level += 1,
@@ -175,13 +172,10 @@ fn named(tokens: &[&str], module: &[String]) -> Vec<Names> {
 fn order(text: &str) -> Names {
     let head: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim).collect();
     let Some(begin) = head.iter().position(|line| line.contains("tests/rooms.rs")) else { return Vec::new() };
-    let list =
-        head[begin..].iter().skip_while(|line| !line.starts_with("- `")).take_while(|line| !line.is_empty());
-    let text =
-        list.map(|line| line.strip_prefix("- ").map_or((*line).to_owned(), |line| format!("\n{line}")));
+    let list = head[begin..].iter().skip_while(|line| !line.starts_with("- `")).take_while(|line| !line.is_empty());
+    let text = list.map(|line| line.strip_prefix("- ").map_or((*line).to_owned(), |line| format!("\n{line}")));
     let text = text.collect::<Vec<_>>().join(" ");
-    let items =
-        text.lines().flat_map(|item| item.split(':').next().unwrap_or("").split('`').skip(1).step_by(2));
+    let items = text.lines().flat_map(|item| item.split(':').next().unwrap_or("").split('`').skip(1).step_by(2));
     items.map(str::to_owned).collect()
 }
 
@@ -194,8 +188,7 @@ struct File {
 
 impl File {
     fn new(path: &Path, text: String) -> File {
-        let mut module: Names =
-            path.with_extension("").iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+        let mut module: Names = path.with_extension("").iter().map(|part| part.to_str().unwrap().to_owned()).collect();
         if module.last().is_some_and(|last| ["mod", "lib", "main"].contains(&&**last)) {
             module.pop();
         }
@@ -215,8 +208,7 @@ fn places(head: &File, order: &[String], files: &[File]) -> BTreeMap<String, usi
                 let mut taken = Vec::new();
                 tree(rest, &[], &mut taken);
                 for path in taken {
-                    let path: Vec<_> =
-                        path.iter().filter(|part| !["crate", "self"].contains(&&***part)).collect();
+                    let path: Vec<_> = path.iter().filter(|part| !["crate", "self"].contains(&&***part)).collect();
                     if let [first, .., last] = path[..] {
                         // Another crate's are below all.
                         places.insert(last.clone(), at(first).unwrap_or(0));
@@ -262,9 +254,7 @@ fn upward(head: &File, files: &[File]) -> Vec<String> {
             match places.get(name) {
                 Some(other) if *other <= place => {}
                 Some(_) => found.push(format!("{} imports {name}, which is above {own}", file.path)),
-                None => {
-                    found.push(format!("{} imports {name}, which {} does not show", file.path, head.path))
-                }
+                None => found.push(format!("{} imports {name}, which {} does not show", file.path, head.path)),
             }
         }
     }
@@ -274,16 +264,13 @@ fn upward(head: &File, files: &[File]) -> Vec<String> {
 /// Statics that one module may fill with a function for another to call, which no import would show.
 fn settable(file: &File) -> Vec<String> {
     let tokens = tokens(&file.text);
-    let begins = tokens
-        .iter()
-        .enumerate()
-        .filter(|(i, token)| **token == "static" && tokens[i.saturating_sub(1)] != "'");
+    let begins =
+        tokens.iter().enumerate().filter(|(i, token)| **token == "static" && tokens[i.saturating_sub(1)] != "'");
     let kept = begins.filter_map(|(i, _)| {
         let end = tokens[i..].iter().position(|token| ["=", ";"].contains(token))?;
         let of = &tokens[i..i + end];
-        let is_cell = |word: &&str| {
-            ["OnceLock", "OnceCell", "Mutex", "RwLock", "RefCell", "Cell", "mut"].contains(word)
-        };
+        let is_cell =
+            |word: &&str| ["OnceLock", "OnceCell", "Mutex", "RwLock", "RefCell", "Cell", "mut"].contains(word);
         (of.contains(&"fn") && of.iter().any(is_cell)).then(|| format!("{}: {}", file.path, of.join(" ")))
     });
     kept.collect()
@@ -308,8 +295,7 @@ fn no_module_imports_one_above_it() {
                 found.extend(upward(head, &files).into_iter().map(|said| format!("{folder}: {said}")));
             }
         }
-        found
-            .extend(files.iter().flat_map(settable).map(|said| format!("{folder} keeps a function: {said}")));
+        found.extend(files.iter().flat_map(settable).map(|said| format!("{folder} keeps a function: {said}")));
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
@@ -347,11 +333,7 @@ fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<BTreeSet<&str>> 
         reached.insert(from, seen);
     }
     let of = |from: &str| -> BTreeSet<&str> {
-        reached
-            .keys()
-            .filter(|to| reached[from].contains(*to) && reached[*to].contains(from))
-            .copied()
-            .collect()
+        reached.keys().filter(|to| reached[from].contains(*to) && reached[*to].contains(from)).copied().collect()
     };
     let all: BTreeSet<BTreeSet<&str>> = imports.keys().map(|from| of(from)).collect();
     all.into_iter().filter(|circle| circle.len() > 1).collect()
@@ -418,9 +400,7 @@ fn no_source_is_longer_than_600_lines() {
 fn long_functions(text: &str, most: usize) -> Vec<(&str, usize)> {
     let lines: Vec<&str> = text.split("#[cfg(test)]").next().unwrap().lines().collect();
     let is_modifier = |word: &str| {
-        word.starts_with("pub")
-            || word.ends_with(')')
-            || ["const", "unsafe", "extern", "\"C\""].contains(&word)
+        word.starts_with("pub") || word.ends_with(')') || ["const", "unsafe", "extern", "\"C\""].contains(&word)
     };
     let function = |at: usize| {
         let (before, after) = lines[at].split_once("fn ")?;
@@ -554,7 +534,7 @@ fn a_function_that_is_set_at_run_time_is_found() {
 }
 
 /// The maps of whoever follows processes whose keys are numbers, each with what these numbers are. A number of the driver (a handle,
-/// an address, a context) is given out again, so that it is no key: `cupeer_model` has identities, and `Names` for their bearers.
+/// an address, a context) is given out again, so that it is no key: `cupeer_model` has identities, and `NumberHolders` for their bearers.
 const KEYED_BY_NUMBERS: [(&str, &str); 3] = [
     ("src/facts/follow/ledger/mod.rs", "fingerprints of handles"),
     ("src/facts/infer/staged.rs", "hashes of what was copied"),
@@ -565,9 +545,7 @@ const KEYED_BY_NUMBERS: [(&str, &str); 3] = [
 fn is_keyed_by_number(tokens: &[&str]) -> bool {
     let is_map = |token: &str| ["HashMap", "BTreeMap", "HashSet", "BTreeSet"].contains(&token);
     match tokens {
-        [map, "<", "u64", ..] | [map, "<", "(", "u64", ..] | [map, "<", "(", "Object", ",", "u64", ..] => {
-            is_map(map)
-        }
+        [map, "<", "u64", ..] | [map, "<", "(", "u64", ..] | [map, "<", "(", "Object", ",", "u64", ..] => is_map(map),
         _ => false,
     }
 }

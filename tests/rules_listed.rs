@@ -25,7 +25,7 @@ fn the_list_has_all_rules_and_says_which_are_not_checked() {
             let line = line.unwrap_or_else(|| panic!("{}", rule.name()));
             assert!(flat(line).starts_with(&format!("{} {}", rule.name(), rule.severity.word())), "{line}");
             assert!(words.contains(&flat(rule.page().says)), "{}", rule.name());
-            if let Some(reason) = rule.unchecked() {
+            if let Some(reason) = rule.reason_unchecked() {
                 assert!(words.contains(&flat(&format!("Not checked: {reason}."))), "{}", rule.name());
             }
         }
@@ -36,8 +36,7 @@ fn the_list_has_all_rules_and_says_which_are_not_checked() {
 
 #[test]
 fn the_list_as_json_has_every_field_of_every_rule() {
-    let list: Value =
-        serde_json::from_str(&stdout(&mut with(&["list", "rules", "--format", "json"]))).unwrap();
+    let list: Value = serde_json::from_str(&stdout(&mut with(&["list", "rules", "--format", "json"]))).unwrap();
     let list = list.as_array().unwrap();
     assert_eq!(list.len(), RULES.len());
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -112,10 +111,7 @@ fn explains_a_function_with_its_rules() {
 #[test]
 fn explains_why_a_call_returns_a_result() {
     let text = stdout(&mut with(&["explain", "NOT_PERMITTED"]));
-    assert!(
-        flat(&text).contains("Documented for cuMemAddressReserve cuMemAddressFree cuMemCreate "),
-        "{text}"
-    );
+    assert!(flat(&text).contains("Documented for cuMemAddressReserve cuMemAddressFree cuMemCreate "), "{text}");
     let practice = "cuIpcOpenMemHandle and cuIpcOpenMemHandle_v2 return it, though the documentation does not list it, \
                     if RULE CAUSE ";
     assert!(flat(&text).contains(practice), "{text}");
@@ -229,8 +225,7 @@ fn options_become_variables() {
     ];
     assert_eq!(variables(&mut run(&all)), expected);
 
-    let shell =
-        stdout(with(&["env", "--format", "sh", "--out"]).arg(directory.path().join("record")).args(all));
+    let shell = stdout(with(&["env", "--format", "sh", "--out"]).arg(directory.path().join("record")).args(all));
     assert_eq!(variables(plain("sh").arg("-c").arg(format!("{shell}exec env -0"))), expected);
 
     // Inherited options stay in effect, and an option can select from them.
@@ -255,8 +250,7 @@ fn findings_replace_the_status_but_not_a_signal() {
     let directory = temp_dir();
     // Effects of a broken rule on the library.
     let at = std::mem::offset_of!(Status, findings);
-    let found =
-        format!("printf '\\001' | dd of=\"$CUPEER_STATUS\" bs=1 seek={at} conv=notrunc 2>/dev/null; ");
+    let found = format!("printf '\\001' | dd of=\"$CUPEER_STATUS\" bs=1 seek={at} conv=notrunc 2>/dev/null; ");
     let run = |options: &[&str], end: &str| {
         let mut command = with(&["run", "--check", "--out"]);
         command.arg(directory.path().join("record")).args(options);

@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 fn runtimes(folder: &Path) -> [PathBuf; 2] {
     ["12", "13"].map(|version| {
         let soname = format!("-Wl,-soname,libcudart.so.{version}");
-        let library =
-            support::compile_shared("programs/cudart.c", &[&soname, "-Wl,--default-symver", "-ldl"]);
+        let library = support::compile_shared("programs/cudart.c", &[&soname, "-Wl,--default-symver", "-ldl"]);
         let place = folder.join(version);
         fs::create_dir_all(&place).unwrap();
         fs::copy(&library, place.join(format!("libcudart.so.{version}"))).unwrap();
@@ -78,8 +77,7 @@ fn its_calls_are_parents_of_the_drivers() {
     let report = report(&record);
     crate::report::json::assert_valid(&report);
     for function in FUNCTIONS.iter().filter(|function| function.library == Library::Cudart) {
-        let row =
-            report["functions"].as_array().unwrap().iter().find(|row| row["function"] == function.name());
+        let row = report["functions"].as_array().unwrap().iter().find(|row| row["function"] == function.name());
         let called = without.stdout.matches(&format!("{}(", function.name())).count();
         assert_eq!(row.unwrap_or(&Value::Null)["calls"], called, "{}", function.name());
     }
@@ -116,8 +114,8 @@ fn its_calls_are_parents_of_the_drivers() {
 
 /// The runtime's name of a result of the driver's.
 fn runtimes_name(result: &Value) -> &'static str {
-    let known = cupeer_spec::results::parse(result.as_str().unwrap()).unwrap();
-    cupeer_spec::runtime::result_name(known).unwrap()
+    let known = cupeer_spec::results::parse_result_code(result.as_str().unwrap()).unwrap();
+    cupeer_spec::runtime::runtime_result_name(known).unwrap()
 }
 
 #[test]
@@ -125,8 +123,7 @@ fn its_calls_are_in_the_log_with_its_own_results() {
     let folder = support::temp_dir();
     let [runtime, _] = runtimes(folder.path());
     let log = folder.path().join("log");
-    let options =
-        ["--record", "off", "--log", "json", "--log-file", log.to_str().unwrap(), "--trace", "@runtime"];
+    let options = ["--record", "off", "--log", "json", "--log-file", log.to_str().unwrap(), "--trace", "@runtime"];
     let done = run(&options, &program(&runtime), &["all"]);
     assert!(done.status.success(), "{done:?}");
     let text = fs::read_to_string(&log).unwrap();
@@ -162,15 +159,10 @@ fn two_runtimes_keep_their_own() {
                 without.stdout.matches("of its own: 1").count(),
                 args.len() - args.iter().filter(|arg| arg.starts_with('=')).count()
             );
-            for options in
-                [&["--record", "off", "--log", "text", "--log-file", "/dev/null"][..], &["--record", "off"]]
+            for options in [&["--record", "off", "--log", "text", "--log-file", "/dev/null"][..], &["--record", "off"]]
             {
                 let done = run(options, &program, args);
-                assert_eq!(
-                    (done.status, &done.stdout),
-                    (without.status, &without.stdout),
-                    "{first}, {options:?}"
-                );
+                assert_eq!((done.status, &done.stdout), (without.status, &without.stdout), "{first}, {options:?}");
                 assert!(!done.stderr.contains("escape"), "{}", done.stderr);
             }
         }
@@ -207,8 +199,7 @@ fn plans_alter_the_driver_alone() {
         let made = json!({"function": "cudaIpcOpenMemHandle", "result": "cudaErrorMapBufferObjectFailed"});
         assert_eq!(failure["runtime"], made);
     }
-    let refused =
-        support::done(support::cupeer().args(["run", "--inject", "@runtime:error=1", "--", "true"]));
+    let refused = support::done(support::cupeer().args(["run", "--inject", "@runtime:error=1", "--", "true"]));
     assert!(refused.stderr.contains("'@runtime' selects no function of the driver or NVML"), "{refused:?}");
 }
 

@@ -1,8 +1,6 @@
 //! The simulated driver: against what a real one answered, and where programs put their weight on it.
 
-use crate::support::{
-    self, Done, compile_c, compile_text, done, plain, sim_dir, sim_library, stdout, temp_dir,
-};
+use crate::support::{self, Done, compile_c, compile_text, done, plain, sim_dir, sim_library, stdout, temp_dir};
 use object::{Object, ObjectSymbol};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -72,11 +70,7 @@ fn its_answers_and_its_own_log_are_the_same_under_cupeer() {
     for option in ["--record=full", "--check=notes"] {
         let folder = temp_dir();
         let mut command = support::cupeer();
-        command
-            .args(["run", "--sim=nvlink:2", option, "--out"])
-            .arg(folder.path())
-            .arg("--")
-            .arg(conformance());
+        command.args(["run", "--sim=nvlink:2", option, "--out"]).arg(folder.path()).arg("--").arg(conformance());
         let done = done(command.args(["--driver", "libcuda.so.1", "--compare", RECORDED]));
         assert!(done.status.success(), "{option}\n{}{}", done.stdout, done.stderr);
         assert!(!done.stderr.contains("asked the simulated driver"), "{}", done.stderr);
@@ -142,10 +136,9 @@ fn each_name_has_an_address_of_its_own() {
 fn writes_to_a_multicast_object_reach_all_processes() {
     let driver = sim_dir().join("libcuda.so");
     let program = compile_c("programs/multicast.c", &[driver.to_str().expect("UTF-8")]);
-    for (machine, wanted) in [
-        ("nvlink:2", "create=0 add=0,0 again=1 bind=0,0 holds=7,7 unbound=1 write=1\n"),
-        ("pcie:2", "create=801\n"),
-    ] {
+    for (machine, wanted) in
+        [("nvlink:2", "create=0 add=0,0 again=1 bind=0,0 holds=7,7 unbound=1 write=1\n"), ("pcie:2", "create=801\n")]
+    {
         let mut command = plain(&program);
         command.args(["0", "1"]).env("LD_LIBRARY_PATH", sim_dir()).env("CUPEER_SIM", machine);
         assert_eq!(stdout(&mut command), wanted, "{machine}");
@@ -223,10 +216,8 @@ fn functions_do_as_their_attributes_say() {
 
 #[test]
 fn kernels_are_skipped_where_the_machine_says_so_and_that_is_said_once() {
-    let program =
-        compile_c("conformance/programs/kernels.c", &[&format!("-L{}", sim_dir().display()), "-lcuda"]);
-    let run =
-        |machine: &str| done(plain(&program).env("LD_LIBRARY_PATH", sim_dir()).env("CUPEER_SIM", machine));
+    let program = compile_c("conformance/programs/kernels.c", &[&format!("-L{}", sim_dir().display()), "-lcuda"]);
+    let run = |machine: &str| done(plain(&program).env("LD_LIBRARY_PATH", sim_dir()).env("CUPEER_SIM", machine));
     let directory = temp_dir();
     let file = directory.path().join("machine.toml");
     fs::write(&file, "count = 1\nkernels = \"skip\"\n").expect("a file");

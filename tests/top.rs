@@ -22,15 +22,9 @@ impl Crew {
     fn start(folder: &Path, options: &[&str], words: &[&str]) -> Crew {
         let program = support::compile_c("programs/crew.c", &[]);
         let mut command = cupeer();
-        command
-            .args(["run", "-q", "-o", "r", "--sim=nvlink:2"])
-            .args(options)
-            .arg("--")
-            .arg(program)
-            .args(words);
+        command.args(["run", "-q", "-o", "r", "--sim=nvlink:2"]).args(options).arg("--").arg(program).args(words);
         command.env_remove(cupeer_spec::env::RECORD).current_dir(folder);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
@@ -107,8 +101,7 @@ fn memory_has_owners_others_and_a_rest() {
     let owned = |document: &Value, device: usize| -> Vec<(u64, u64, u64)> {
         let owners = document["devices"][device]["owners"].as_array().unwrap();
         let number = |value: &Value| value.as_u64().unwrap();
-        let owner =
-            |owner: &Value| (number(&owner["who"]["rank"]), number(&owner["bytes"]), number(&owner["count"]));
+        let owner = |owner: &Value| (number(&owner["who"]["rank"]), number(&owner["bytes"]), number(&owner["count"]));
         owners.iter().map(owner).collect()
     };
     let alone = json(&mut top(folder.path(), &["r"]));
@@ -133,9 +126,8 @@ fn memory_has_owners_others_and_a_rest() {
     assert!(with_nvml("text").contains("all of 16GiB"));
     let metrics = with_nvml("prometheus");
     let has = |name: &str, value: u64| {
-        let line = format!(
-            "{name}{{device=\"GPU-c09ee200-5130-4d0e-b00d-000000000000\",name=\"NVIDIA H200\"}} {value}\n"
-        );
+        let line =
+            format!("{name}{{device=\"GPU-c09ee200-5130-4d0e-b00d-000000000000\",name=\"NVIDIA H200\"}} {value}\n");
         assert!(metrics.contains(&line), "{line} is not in {metrics}");
     };
     has("cupeer_owned_bytes", 12 * MIB);
@@ -158,23 +150,15 @@ fn it_says_who_holds_whose_memory() {
         let mut holders = [((rank + 2) % 4, (rank + 1) * MIB), ((rank + 3) % 4, (rank + 1) * MIB)];
         holders.sort();
         assert_eq!(held(&process["held_by"]), holders, "rank {rank}");
-        let counts =
-            ["shared_bytes", "held_bytes", "exports", "openings"].map(|key| process[key].as_u64().unwrap());
+        let counts = ["shared_bytes", "held_bytes", "exports", "openings"].map(|key| process[key].as_u64().unwrap());
         assert_eq!(counts, [(rank + 1) * MIB, (rank + 1) * MIB, 1, 2]);
-        assert_eq!(
-            (&process["exit"]["kind"], &process["failed"]),
-            (&"running".into(), &u64::from(rank == 1).into())
-        );
+        assert_eq!((&process["exit"]["kind"], &process["failed"]), (&"running".into(), &u64::from(rank == 1).into()));
         assert!(process["calls_per_second"].as_f64().unwrap() > 0.0 && process["complete"] == true);
         assert!(process["program"].as_str().unwrap().contains("/crew-"));
     }
     let devices = document["devices"].as_array().unwrap();
     let shared = |device: &Value| device["shared_bytes"].as_u64().unwrap() / MIB;
-    assert_eq!(
-        devices.iter().map(shared).collect::<Vec<_>>(),
-        [1 + 3, 2 + 4],
-        "ranks are on the devices by turns"
-    );
+    assert_eq!(devices.iter().map(shared).collect::<Vec<_>>(), [1 + 3, 2 + 4], "ranks are on the devices by turns");
     assert!(devices.iter().all(|device| device["name"] == "NVIDIA H200" && device["openings"] == 4));
 
     // Nothing that it has done is left in the record, and when all have ended, it has counted what the report counts.
@@ -239,9 +223,7 @@ fn a_call_that_hangs_grows_older_and_a_dead_process_holds_nothing() {
     });
     let released = done(with(&["release", "r", "gate"]).current_dir(folder.path()));
     assert!(released.status.success());
-    wait_for("its return", || {
-        of(&json(&mut top(folder.path(), &["r"])), 2)["unreturned"] == Value::Array(vec![])
-    });
+    wait_for("its return", || of(&json(&mut top(folder.path(), &["r"])), 2)["unreturned"] == Value::Array(vec![]));
 }
 
 #[test]
@@ -250,10 +232,8 @@ fn metrics_are_what_prometheus_reads() {
     let _crew = Crew::start(folder.path(), &[], &["3", "1", "fail:0", "kill:2"]);
     let text = stdout(&mut top(folder.path(), &["r", "--format", "prometheus"]));
     let value = |series: &str| -> f64 {
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(series))
-            .unwrap_or_else(|| panic!("{series}: {text}"));
+        let line =
+            text.lines().find_map(|line| line.strip_prefix(series)).unwrap_or_else(|| panic!("{series}: {text}"));
         line.trim().parse().unwrap()
     };
     let of = |metric: &str| value(&format!("{metric}{{record=\"r\"}}"));
@@ -270,18 +250,14 @@ fn metrics_are_what_prometheus_reads() {
     // By what others read it with, where that is.
     let parser = "import sys; from prometheus_client.parser import text_string_to_metric_families as parse; \
                   print(sum(len(family.samples) for family in parse(sys.stdin.read())))";
-    let has_it =
-        Command::new("python3").args(["-c", "import prometheus_client"]).stderr(Stdio::null()).status();
+    let has_it = Command::new("python3").args(["-c", "import prometheus_client"]).stderr(Stdio::null()).status();
     if !has_it.is_ok_and(|status| status.success()) {
         return left_out!("Python has no prometheus_client");
     }
     let file = folder.path().join("metrics");
     fs::write(&file, &text).unwrap();
     let parsed = stdout(Command::new("python3").args(["-c", parser]).stdin(fs::File::open(file).unwrap()));
-    assert_eq!(
-        parsed.trim().parse::<usize>().unwrap(),
-        text.lines().filter(|line| !line.starts_with('#')).count()
-    );
+    assert_eq!(parsed.trim().parse::<usize>().unwrap(), text.lines().filter(|line| !line.starts_with('#')).count());
 }
 
 /// Checks the rules of the format: each metric appears once, described before its values; a counter's name ends in `_total`; and
@@ -298,8 +274,7 @@ fn check_exposition(text: &str) {
         if let Some(help) = line.strip_prefix("# HELP ") {
             let (name, words) = help.split_once(' ').expect("a help text");
             assert!(is_name(name) && seen.insert(name) && words.ends_with('.'), "{line}");
-            let kind =
-                lines.next().and_then(|line| line.strip_prefix("# TYPE ")).and_then(|it| it.split_once(' '));
+            let kind = lines.next().and_then(|line| line.strip_prefix("# TYPE ")).and_then(|it| it.split_once(' '));
             current = kind.expect("a type");
             assert_eq!(current.0, name);
             assert_eq!(current.1 == "counter", name.ends_with("_total"), "{line}");
@@ -309,8 +284,7 @@ fn check_exposition(text: &str) {
         let name = series.split('{').next().unwrap();
         assert!(name == current.0 && value.parse::<f64>().is_ok(), "{line}");
         if let Some(labels) = series.strip_prefix(name).filter(|labels| !labels.is_empty()) {
-            let labels =
-                labels.strip_prefix('{').and_then(|labels| labels.strip_suffix('}')).expect("braces");
+            let labels = labels.strip_prefix('{').and_then(|labels| labels.strip_suffix('}')).expect("braces");
             for label in labels.split("\",") {
                 let (name, value) = label.split_once("=\"").expect("a label");
                 assert!(is_name(name) && !value.trim_end_matches('"').contains(['"', '\n']), "{line}");
@@ -351,24 +325,20 @@ fn without_a_name_it_looks_at_what_runs_at_home() {
 
 #[test]
 fn unseen_processes_are_named() {
-    use cupeer_record::writer::{About, Writer, live_table};
+    use cupeer_record::writer::{About, Writer, write_live_table};
     let folder = temp_dir();
     let record = folder.path().join("r");
     let mut crew = Crew::start(folder.path(), &[], &["2", "1"]);
     // Somebody else's file, a process of another host, its table, and a full table of this one.
     fs::write(record.join("junk.cupeer"), "cupeer\0R").unwrap();
     Writer::create(&record, About::default()).unwrap().finish().unwrap();
-    live_table(&record, About::default().boot_id, &[], 0).unwrap();
-    let own = names(&record)
-        .into_iter()
-        .find(|name| name.starts_with("live-") && !name.contains("live-6120"))
-        .unwrap();
+    write_live_table(&record, About::default().boot_id, &[], 0).unwrap();
+    let own = names(&record).into_iter().find(|name| name.starts_with("live-") && !name.contains("live-6120")).unwrap();
     let file = fs::OpenOptions::new().write(true).open(record.join(own)).unwrap();
     let refused = std::mem::offset_of!(cupeer_spec::record::live::Header, refused) as u64;
     std::os::unix::fs::FileExt::write_all_at(&file, &7u64.to_le_bytes(), refused).unwrap();
     let document = json(&mut top(folder.path(), &["r"]));
-    let unseen: Vec<&str> =
-        document["unseen"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    let unseen: Vec<&str> = document["unseen"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
     assert_eq!(
         unseen,
         [
@@ -399,8 +369,5 @@ fn unreadable_recordings_are_one_sentence() {
         &["top", "--once", "--interval", "5ms"],
         "invalid value '5ms' for '--interval <TIME>': a time is a number with ms, s, m or h, at least 100ms, such as 2s; see --help",
     );
-    refused(
-        &["top", "--format", "json"],
-        "the following required arguments were not provided: --once; see --help",
-    );
+    refused(&["top", "--format", "json"], "the following required arguments were not provided: --once; see --help");
 }

@@ -7,12 +7,12 @@
 mod counted;
 
 use crate::programs::{
-    Cupeer, EITHER, ESCAPES, Outcome, Scene, driver, library, linked, linked_library, old_driver,
-    patchable_driver, program, second_driver,
+    Cupeer, EITHER, ESCAPES, Outcome, Scene, driver, library, linked, linked_library, old_driver, patchable_driver,
+    program, second_driver,
 };
 use crate::support;
 use cupeer_spec::env;
-use cupeer_spec::function::{FUNCTIONS, FnSpec, Group, Library, alterable};
+use cupeer_spec::function::{FUNCTIONS, FnSpec, Group, Library, alterable_functions};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,10 +49,9 @@ fn the_c_programs_know_the_whole_table() {
     let header = ["table.h", "nvml_table.h", "uses_table.h", "graphs_table.h", "order_table.h"]
         .map(|name| fs::read_to_string(folder.join(name)).unwrap())
         .concat();
-    let rows =
-        header.lines().filter_map(|l| l.trim_start().strip_prefix("X(")).filter(|l| !l.starts_with("name"));
+    let rows = header.lines().filter_map(|l| l.trim_start().strip_prefix("X(")).filter(|l| !l.starts_with("name"));
     let known: BTreeSet<&str> = rows.map(|l| l.split(',').next().unwrap()).collect();
-    let table: BTreeSet<&str> = alterable().filter(|f| !f.args().is_empty()).map(|f| f.name()).collect();
+    let table: BTreeSet<&str> = alterable_functions().filter(|f| !f.args().is_empty()).map(|f| f.name()).collect();
     assert_eq!(known, table, "tests/programs/table.h (left) differs from src/spec/functions.rs");
 }
 
@@ -143,8 +142,7 @@ fn called_by_the_program(outcome: &Outcome) {
 #[test]
 fn patched_at_both_addresses() {
     let [first, second] = ["-O1", "-O2"].map(|how| library("patcher.c", &[how]));
-    let scene =
-        Scene::new(linked("patched.c", &[])).args(&["linked", "near", "after"]).arg(first).arg(second);
+    let scene = Scene::new(linked("patched.c", &[])).args(&["linked", "near", "after"]).arg(first).arg(second);
     let outcome = scene.libraries(patchable_driver()).run(Cupeer::Logging);
     assert!(outcome.status.success(), "{outcome:#?}");
     assert!(outcome.stdout.contains(&all_patched()), "{}", outcome.stdout);
@@ -156,9 +154,7 @@ fn patched_at_both_addresses() {
 
 fn stacked(scene: impl Fn() -> Scene, wrapper: &Path, passes_wrapper: bool) {
     // The oracle without cupeer has the wrapper's lines too, so that being passed over would be seen.
-    for outcome in
-        [scene().preload_before(wrapper.into()).compare(), scene().preload_after(wrapper.into()).compare()]
-    {
+    for outcome in [scene().preload_before(wrapper.into()).compare(), scene().preload_after(wrapper.into()).compare()] {
         assert_eq!(outcome.driver.iter().any(|c| c.seen_by == "wrapper"), passes_wrapper);
     }
 }
@@ -387,11 +383,9 @@ fn look_ups_ends_and_questions_are_not_logged_unless_asked_for() {
     let shares = |name: &str| name.starts_with("cuIpc");
     let ends = |name: &str| {
         let words = ["Free", "Destroy", "Detach", "Release", "Reset", "Unmap"];
-        !name.starts_with("cuGraph")
-            && !name.starts_with("cuStream")
-            && words.iter().any(|word| name.contains(word))
+        !name.starts_with("cuGraph") && !name.starts_with("cuStream") && words.iter().any(|word| name.contains(word))
     };
-    let is_virtual = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.is_virtual());
+    let is_virtual = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.is_virtual_memory_call());
     let asks = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.is_in(Group::Query));
     let allocates = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.is_in(Group::Alloc));
     let works = |name: &str| {
@@ -428,10 +422,8 @@ fn look_ups_ends_and_questions_are_not_logged_unless_asked_for() {
 #[test]
 fn an_older_driver_lacks_names() {
     for scope in ["local", "global"] {
-        let outcome = Scene::new(program("opened.c", &[]))
-            .libraries(old_driver())
-            .args(&["libcuda.so.1", scope])
-            .compare();
+        let outcome =
+            Scene::new(program("opened.c", &[])).libraries(old_driver()).args(&["libcuda.so.1", scope]).compare();
         assert!(outcome.stdout.contains("cuDeviceGetP2PAtomicCapabilities: not found"));
     }
     Scene::new(program("lookup.c", &[])).libraries(old_driver()).arg("handle4").compare();
@@ -523,12 +515,7 @@ fn in_signal_handlers() {
     let scene = Scene::new(linked("signals.c", &[]));
     for mode in [Cupeer::Absent, Cupeer::Off, Cupeer::Logging] {
         let outcome = scene.run(mode);
-        assert!(
-            outcome.status.success() && outcome.stdout == "done\n",
-            "{:?} {}",
-            outcome.status,
-            outcome.stdout
-        );
+        assert!(outcome.status.success() && outcome.stdout == "done\n", "{:?} {}", outcome.status, outcome.stdout);
         assert!(outcome.stderr.is_empty(), "{}", outcome.stderr);
         if mode == Cupeer::Logging {
             outcome.assert_log_complete();
@@ -549,8 +536,7 @@ fn behind_each_instruction_of_a_call() {
     let callers = |function: &str| {
         let lines = outcome.log.lines.iter().filter(|line| line["function"] == function);
         // A handler hides the caller of some.
-        let callers =
-            lines.filter_map(|line| line["caller"].as_str().filter(|caller| caller.contains("stepped")));
+        let callers = lines.filter_map(|line| line["caller"].as_str().filter(|caller| caller.contains("stepped")));
         callers.map(str::to_owned).collect::<BTreeSet<String>>()
     };
     let (outer, inner) = (callers("cuCtxEnablePeerAccess"), callers("cuCtxDisablePeerAccess"));
@@ -562,7 +548,8 @@ fn behind_each_instruction_of_a_call() {
 /// much.
 #[test]
 fn on_small_stacks() {
-    const PLAN: &str = "all,^@lookup:site=new:caller=*:thread=*:dev=^7:delay=1us;cuIpcOpen*:stack=^1:handle=^1:delay-after=1us";
+    const PLAN: &str =
+        "all,^@lookup:site=new:caller=*:thread=*:dev=^7:delay=1us;cuIpcOpen*:stack=^1:handle=^1:delay-after=1us";
     let folder = support::temp_dir();
     let faults = folder.path().to_str().unwrap();
     let log = folder.path().join("%h.%p.log");
@@ -620,12 +607,7 @@ fn errno_and_dlerror_are_what_they_would_be() {
 fn escapes(scene: Scene, escaped: &Path, way: &str) {
     let outcome = scene.compare();
     assert!(outcome.driver.iter().any(|c| c.number() >= ESCAPES), "the driver saw nothing: {outcome:#?}");
-    assert!(
-        outcome.log.names_escape(escaped, way),
-        "{way}, {}: {:?}",
-        escaped.display(),
-        outcome.log.escaped
-    );
+    assert!(outcome.log.names_escape(escaped, way), "{way}, {}: {:?}", escaped.display(), outcome.log.escaped);
     let named: BTreeSet<_> = outcome.log.escaped.iter().collect();
     assert_eq!(named.len(), outcome.log.escaped.len(), "a library is named twice: {:?}", outcome.log.escaped);
 }

@@ -35,8 +35,7 @@ impl Waits {
                 Ok(())
             })
         };
-        let mut child =
-            command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut waits =
             Waits { stdin: child.stdin.take(), stdout: BufReader::new(child.stdout.take().unwrap()), child };
         for _ in 0..times {
@@ -106,18 +105,15 @@ fn script() -> PathBuf {
 /// `waits.py:12`: the line of the script that ends in a comment.
 fn line(comment: &str) -> String {
     let text = fs::read_to_string(script()).unwrap();
-    let number = text
-        .lines()
-        .position(|line| line.ends_with(&format!("# {comment}")))
-        .expect("a line with that comment");
+    let number =
+        text.lines().position(|line| line.ends_with(&format!("# {comment}"))).expect("a line with that comment");
     format!("waits.py:{}", number + 1)
 }
 
 /// Returns the JSON output, which must match its schema.
 #[track_caller]
 fn json(what: &[&str]) -> Value {
-    let printed: Value =
-        serde_json::from_str(&stdout(with(&["why", "--format", "json"]).args(what))).unwrap();
+    let printed: Value = serde_json::from_str(&stdout(with(&["why", "--format", "json"]).args(what))).unwrap();
     assert_eq!(schema(&printed), Vec::<String>::new());
     printed
 }
@@ -158,10 +154,7 @@ fn frames(document: &Value, pid: u32) -> Vec<Value> {
 #[track_caller]
 fn process(document: &Value, pid: u32) -> Value {
     let all = document["processes"].as_array().unwrap();
-    all.iter()
-        .find(|process| process["pid"] == pid)
-        .unwrap_or_else(|| panic!("{pid} is not in {document:#}"))
-        .clone()
+    all.iter().find(|process| process["pid"] == pid).unwrap_or_else(|| panic!("{pid} is not in {document:#}")).clone()
 }
 
 fn of_rank(document: &Value, rank: u64) -> Value {
@@ -184,8 +177,7 @@ fn a_handle_that_is_never_sent_is_owed_by_its_exporter() {
     let _waits = Waits::start(recorded(folder.path(), &[], "recv"), 2);
     let record = folder.path().join("r").display().to_string();
     let at = format!("rank 0 waits in read at {} in rank", line("rank 0 waits"));
-    let waits =
-        format!(" ago and nobody opened it; rank 1 waits for it in recv at {} in receive", line("recv"));
+    let waits = format!(" ago and nobody opened it; rank 1 waits for it in recv at {} in receive", line("recv"));
     let document = answer(&[&record], &[&at, "; it exported ipc:", &waits]);
     assert_eq!(document["schema"], "cupeer-why/1");
     let (owner, waiting) = (of_rank(&document, 0), of_rank(&document, 1));
@@ -199,18 +191,13 @@ fn a_handle_that_is_never_sent_is_owed_by_its_exporter() {
 
     // The time grows, the text says the same, and the pids lead to the record.
     let since = waiting["since_ns"].as_u64();
-    wait_for("a longer time", || {
-        of_rank(&json(&[&record]), 1)["since_ns"].as_u64() > since || since.is_none()
-    });
+    wait_for("a longer time", || of_rank(&json(&[&record]), 1)["since_ns"].as_u64() > since || since.is_none());
     let pids: Vec<String> = [owner, waiting].iter().map(|process| process["pid"].to_string()).collect();
     for words in [vec![record.clone()], pids] {
         let text = stdout(with(&["why"]).args(words));
         let first = text.lines().next().unwrap();
         assert!(first.starts_with(&at) && first.ends_with(&waits), "{text}");
-        assert!(
-            text.contains("\n  exported ipc:") && text.contains(&format!("  {}", line("recv"))),
-            "{text}"
-        );
+        assert!(text.contains("\n  exported ipc:") && text.contains(&format!("  {}", line("recv"))), "{text}");
         assert!(text.lines().any(|line| line.starts_with("    receive ")), "{text}");
     }
 }
@@ -245,8 +232,7 @@ fn an_open_that_hangs_in_the_driver_is_told_with_its_handle_and_its_line() {
 #[test]
 fn a_call_that_a_fault_holds_is_told_with_the_fault() {
     let folder = temp_dir();
-    let _waits =
-        Waits::start(recorded(folder.path(), &["--inject", "cuIpcOpenMemHandle*:hang=gate"], "open"), 2);
+    let _waits = Waits::start(recorded(folder.path(), &["--inject", "cuIpcOpenMemHandle*:hang=gate"], "open"), 2);
     let record = folder.path().join("r").display().to_string();
     let document = answer(&[&record], &["rank 1 is in cuIpcOpenMemHandle_v2 for ipc:", "held by the fault "]);
     assert!(of_rank(&document, 1)["threads"][0]["call"]["injected_by"].is_string());
@@ -257,8 +243,7 @@ fn a_deadlock_on_a_queue_has_the_lines_of_both_threads() {
     for interpreter in crate::python::interpreters() {
         let waits = Waits::start(python(&interpreter, "queue"), 1);
         let pid = waits.pid().to_string();
-        let document =
-            answer(&[&pid], &["wait for each other: ", &line("first"), &line("second"), "(in get)"]);
+        let document = answer(&[&pid], &["wait for each other: ", &line("first"), &line("second"), "(in get)"]);
         let threads = process(&document, waits.pid())["threads"].as_array().unwrap().clone();
         let is_second = |frame: &Value| {
             let number = line("second").rsplit(':').next().unwrap().parse::<u64>().unwrap();
@@ -279,10 +264,7 @@ fn running_threads_are_read_while_stopped_or_without_frames_of_c() {
         let pid = waits.pid().to_string();
         let document = answer(&[&pid], &["runs at waits.py:"]);
         let languages = |document: &Value| -> Vec<String> {
-            frames(document, waits.pid())
-                .iter()
-                .map(|frame| frame["language"].as_str().unwrap().to_owned())
-                .collect()
+            frames(document, waits.pid()).iter().map(|frame| frame["language"].as_str().unwrap().to_owned()).collect()
         };
         assert!(languages(&document).contains(&"C".to_owned()), "{document:#}");
         assert_eq!(functions(&document, waits.pid()).iter().filter(|name| *name == "busy").count(), 1);
@@ -323,10 +305,7 @@ fn a_mutex_names_the_thread_that_holds_it() {
     );
     let process = process(&document, waits.pid());
     let holder = &process["threads"][0]["holder"];
-    assert!(
-        holder.is_number() && *holder != process["pid"] && process["threads"][1]["tid"] == *holder,
-        "{document:#}"
-    );
+    assert!(holder.is_number() && *holder != process["pid"] && process["threads"][1]["tid"] == *holder, "{document:#}");
     let functions = functions(&document, waits.pid());
     assert!(
         functions.contains(&"waits_for_mutex".to_owned()) && functions.contains(&"main".to_owned()),
@@ -339,32 +318,18 @@ fn a_pipe_leads_to_who_could_write_to_it_without_cupeer() {
     let waits = Waits::start(of_c("pipe"), 1);
     let pid = waits.pid().to_string();
     let root = format!("process {pid} waits in read at waits.c:");
-    let document =
-        answer(&[&pid], &[&root, " in stay", " waits for it in read at waits.c:", " in waits_for_pipe"]);
-    assert_eq!(
-        (&document["root"]["kind"], &document["root"]["pids"][0]),
-        (&"waits".into(), &waits.pid().into())
-    );
+    let document = answer(&[&pid], &[&root, " in stay", " waits for it in read at waits.c:", " in waits_for_pipe"]);
+    assert_eq!((&document["root"]["kind"], &document["root"]["pids"][0]), (&"waits".into(), &waits.pid().into()));
     assert_eq!(document["record"], Value::Null);
-    let child = document["processes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|process| process["pid"] != waits.pid())
-        .unwrap()
-        .clone();
-    assert_eq!(
-        (&child["threads"][0]["on"][0]["kind"], &child["waits_for"][0]),
-        (&"pipe".into(), &waits.pid().into())
-    );
+    let child =
+        document["processes"].as_array().unwrap().iter().find(|process| process["pid"] != waits.pid()).unwrap().clone();
+    assert_eq!((&child["threads"][0]["on"][0]["kind"], &child["waits_for"][0]), (&"pipe".into(), &waits.pid().into()));
 }
 
 #[test]
 fn frames_are_found_without_optimization_and_without_tables() {
     // The kernel tells two registers of a thread that waits, and these frames are found by a third one.
-    for flags in
-        [&["-O0"][..], &["-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-exceptions"]]
-    {
+    for flags in [&["-O0"][..], &["-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-exceptions"]] {
         for (what, own) in [("mutex", "waits_for_mutex"), ("steps", "steps")] {
             let mut command = plain(support::compile_c("programs/waits.c", flags));
             command.arg(what);
@@ -392,9 +357,7 @@ fn a_stripped_program_has_its_offsets_and_all_its_frames() {
     let waits = Waits::start(command, 1);
     let document = answer(&[&waits.pid().to_string()], &["waits in read at stripped+0x"]);
     let frames = frames(&document, waits.pid());
-    let own = frames
-        .iter()
-        .filter(|frame| frame["library"].as_str().is_some_and(|path| path.ends_with("/stripped")));
+    let own = frames.iter().filter(|frame| frame["library"].as_str().is_some_and(|path| path.ends_with("/stripped")));
     assert!(own.clone().count() >= 3 && own.clone().all(|frame| frame["function"].is_null()), "{document:#}");
     // From the system call to the start of the program.
     assert_eq!(process(&document, waits.pid())["threads"][0]["complete"], true);
@@ -411,18 +374,10 @@ fn a_process_of_another_pid_namespace_is_read() {
     let waits = Waits::start(command, 1);
     let document = answer(
         &[&waits.pid().to_string()],
-        &[
-            "(1 in its namespace) waits in read at waits.c:",
-            "its main thread waits for the lock that it holds",
-        ],
+        &["(1 in its namespace) waits in read at waits.c:", "its main thread waits for the lock that it holds"],
     );
-    let inner = document["processes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|process| process["own_pid"] == 1)
-        .unwrap()
-        .clone();
+    let inner =
+        document["processes"].as_array().unwrap().iter().find(|process| process["own_pid"] == 1).unwrap().clone();
     assert_ne!(inner["pid"], 1);
 }
 
@@ -441,11 +396,7 @@ fn each_of_64_processes_is_read() {
     let all = document["processes"].as_array().unwrap();
     assert_eq!(all.len(), 64);
     let polls = all.iter().filter(|process| {
-        process["threads"][0]["frames"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|frame| frame["function"] == "waits_in_poll")
+        process["threads"][0]["frames"].as_array().unwrap().iter().any(|frame| frame["function"] == "waits_in_poll")
     });
     assert_eq!(polls.count(), 63);
 }
@@ -478,11 +429,8 @@ fn a_process_that_is_killed_while_it_is_read_is_said_to_have_ended() {
     for round in 0..support::rounds(20) {
         let mut waits = Waits::start(of_c("crew:24"), 1);
         let pid = waits.pid().to_string();
-        let reading = with(&["why", &pid, "--format", "json"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let reading =
+            with(&["why", &pid, "--format", "json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // At another time of the reading each round.
         (0..round * 2000).for_each(|_| std::hint::spin_loop());
         waits.child.kill().unwrap();
@@ -523,8 +471,7 @@ fn many_readings_change_nothing_in_a_busy_program() {
     let mut stopped = 0;
     let readings = std::env::var("READINGS").ok().and_then(|text| text.parse().ok()).unwrap_or(150);
     for _ in 0..readings {
-        let document: Value =
-            serde_json::from_str(&stdout(&mut with(&["why", &pid, "--format", "json"]))).unwrap();
+        let document: Value = serde_json::from_str(&stdout(&mut with(&["why", &pid, "--format", "json"]))).unwrap();
         stopped += u32::from(process(&document, waits.pid())["stopped_ns"] != 0);
     }
     assert!(stopped > 0, "it was never read while it ran");
@@ -566,17 +513,14 @@ fn an_export_that_failed_is_what_the_others_wait_for() {
     let program = support::compile_c("programs/unsent.c", &["-ldl"]);
     let source = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/unsent.c")).unwrap();
     let line = |comment: &str| {
-        let number =
-            source.lines().position(|line| line.contains(comment)).expect("a line with that comment");
+        let number = source.lines().position(|line| line.contains(comment)).expect("a line with that comment");
         format!("unsent.c:{}", number + 1)
     };
     let failed = format!(
         " ago: cuMemExportToShareableHandle returned CUDA_ERROR_INVALID_VALUE at {} in sender",
         line("/* fails */")
     );
-    for (how, times, who) in
-        [("stays", 2, "; it failed to export "), ("ends", 1, "rank 0 exited with status 1, ")]
-    {
+    for (how, times, who) in [("stays", 2, "; it failed to export "), ("ends", 1, "rank 0 exited with status 1, ")] {
         let folder = temp_dir();
         let record = folder.path().join("r").display().to_string();
         let mut command = cupeer();

@@ -65,9 +65,8 @@ fn literals(text: &str) -> String {
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//") && line.contains('"'));
     let texts = lines.flat_map(|line| line.split('"').skip(1).step_by(2));
     // The text between braces is a name in the code.
-    let named = |text: &str| {
-        text.split('{').map(|part| part.rsplit('}').next().unwrap_or(part).to_owned()).collect::<String>()
-    };
+    let named =
+        |text: &str| text.split('{').map(|part| part.rsplit('}').next().unwrap_or(part).to_owned()).collect::<String>();
     texts.map(named).collect::<Vec<_>>().join("\n")
 }
 
@@ -176,8 +175,7 @@ fn rust_files(folder: &Path) -> Vec<(PathBuf, String)> {
 }
 
 /// Words that start a sentence without a noun or a verb that names the module's subject.
-const HEADLESS: [&str; 10] =
-    ["What", "Who", "Whose", "Whoever", "Whether", "Which", "Where", "How", "When", "From"];
+const HEADLESS: [&str; 10] = ["What", "Who", "Whose", "Whoever", "Whether", "Which", "Where", "How", "When", "From"];
 
 /// Returns the mistake in the comment at the start of a module.
 fn wrong_head(text: &str, banned: &[String]) -> Option<String> {
@@ -198,9 +196,7 @@ fn each_module_begins_with_what_it_tracks_or_does() {
     let banned = banned();
     let sources = sources(&["preload", "record", "report", "rules", "symbols"]);
     assert!(sources.len() > 250, "{}", sources.len());
-    let wrong = |(path, text): (PathBuf, String)| {
-        Some(format!("{}: {}", path.display(), wrong_head(&text, &banned)?))
-    };
+    let wrong = |(path, text): (PathBuf, String)| Some(format!("{}: {}", path.display(), wrong_head(&text, &banned)?));
     let all: Vec<String> = sources.into_iter().filter_map(wrong).collect();
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
@@ -376,8 +372,7 @@ fn sentences(text: &str) -> Vec<String> {
 #[test]
 fn sentences_of_pages_are_short_and_have_a_subject() {
     // The names of functions are lists of any length.
-    let is_function =
-        |word: &str| FUNCTIONS.iter().any(|function| function.name() == word.trim_matches([',', '.']));
+    let is_function = |word: &str| FUNCTIONS.iter().any(|function| function.name() == word.trim_matches([',', '.']));
     let is_word = |word: &&str| word.contains(char::is_alphanumeric) && !is_function(word);
     let mut wrong = Vec::new();
     for page in book() {
@@ -400,19 +395,7 @@ fn sentences_of_pages_are_short_and_have_a_subject() {
 fn sentences_end_where_readers_rest() {
     let text = "# Head\nOne, two (and\nmore). Three; four: five? Two!\n\n- six\n  seven\n- eight \"a. b\"\n| nine | ten. Eleven |\n";
     let sentences: Vec<_> = sentences(text).into_iter().filter(|sentence| !sentence.is_empty()).collect();
-    let wanted = [
-        "Head",
-        "One, two",
-        "Three",
-        "four",
-        "five?",
-        "Two",
-        "six seven",
-        "eight Q",
-        "nine",
-        "ten",
-        "Eleven",
-    ];
+    let wanted = ["Head", "One, two", "Three", "four", "five?", "Two", "six seven", "eight Q", "nine", "ten", "Eleven"];
     assert_eq!(sentences, wanted);
 }
 

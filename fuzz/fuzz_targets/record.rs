@@ -4,7 +4,7 @@
 
 use cupeer_record::{Event, FaultFile, LiveTable, Process};
 use cupeer_spec::record::{
-    self, BLOCK, BLOCK_MAGIC, BlockHeader, MAGIC, META_START, SLOTS, TRAILER_MAGIC, Trailer, VERSION, faults,
+    self, BLOCK, BLOCK_MAGIC, BlockHeader, MAGIC, META_START, SLOTS, TRAILER_MAGIC, ChunkTrailer, VERSION, faults,
     live,
 };
 use libfuzzer_sys::fuzz_target;
@@ -41,11 +41,11 @@ fuzz_target!(|input: (bool, &[u8], &[u8], [Option<Block>; 4])| {
     bytes[..8].copy_from_slice(&faults::MAGIC);
     bytes[8..12].copy_from_slice(&faults::VERSION.to_le_bytes());
     // Of a plan that is armed while the job is running, processes use no more than the file has.
-    if let Some(header) = record::read::<faults::Header>(&bytes).filter(|at| faults::is_within(at, bytes.len())) {
-        let end = header.counters as usize + header.rules as usize * size_of::<faults::Counter>();
+    if let Some(header) = record::read_plain::<faults::Header>(&bytes).filter(|at| faults::is_header_within(at, bytes.len())) {
+        let end = header.counters as usize + header.rules as usize * size_of::<faults::FaultCounter>();
         assert!(end <= bytes.len() && faults::TEXT + header.text as usize <= bytes.len());
     }
-    let _ = faults::plan_of(&bytes);
+    let _ = faults::plan_without_names(&bytes);
     if let Ok(file) = FaultFile::from_bytes("faults", bytes) {
         let _ = FaultFile::from_bytes("faults", file.bytes()).expect("what was read can be written");
     }
@@ -61,15 +61,15 @@ fn add(bytes: &mut Vec<u8>, (kind, stream, base, content): Block) {
         used: SLOTS as u32,
         ..BlockHeader::default()
     };
-    let trailer = Trailer {
+    let trailer = ChunkTrailer {
         magic: TRAILER_MAGIC,
         stream: header.stream,
         base: header.base,
         used: header.used,
-        ..Trailer::default()
+        ..ChunkTrailer::default()
     };
     let start = bytes.len();
-    bytes.extend(record::bytes(&header));
+    bytes.extend(record::plain_bytes(&header));
     bytes.extend(&content[..content.len().min(SLOTS * 64)]);
     bytes.resize(start + BLOCK - 64, 0);
     if header.kind != record::block::META {
@@ -77,7 +77,7 @@ fn add(bytes: &mut Vec<u8>, (kind, stream, base, content): Block) {
             slot[4..8].copy_from_slice(&(u32::from(base) + i).to_le_bytes());
         }
     }
-    bytes.extend(record::bytes(&trailer));
+    bytes.extend(record::plain_bytes(&trailer));
 }
 
 fn look(process: &Process, event: &Event) {

@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| match Topology::parse_file("machine.toml", bytes) {
         let devices = &machine.devices;
         assert!(!devices.is_empty() && devices.len() <= cupeer_topology::MOST_DEVICES);
         for (i, device) in devices.iter().enumerate() {
-            assert_eq!(machine.index_of(&device.uuid), Some(i));
+            assert_eq!(machine.index_of_uuid(&device.uuid), Some(i));
         }
     }
     Err(error) => assert!(error.to_string().starts_with("machine.toml"), "{error}"),

@@ -12,7 +12,9 @@
 //! - `env`: the environment of `run` for other launchers.
 //! - `lists`: `list` and `explain`, for which cupeer needs no recording.
 //! - `records`: `ls`, `report`, `pack`, `reduce`, `export`, `reproduce`, `clean`, `fault`, `release`.
+//! - `demo`: the commands at work, on a program of its own.
 
+mod demo;
 mod env;
 mod lists;
 #[cfg(test)]
@@ -65,7 +67,7 @@ macro_rules! commands {
 }
 commands! {
     /// Run a program under cupeer
-    Run(args: cupeer_run::args::RunArgs) => cupeer_run::command(args, cupeer_why::of_hang);
+    Run(args: cupeer_run::args::RunArgs) => cupeer_run::command(args, cupeer_why::read_hanging_processes);
     /// Print the environment of 'cupeer run', for launchers that cannot wrap the program
     Env(args: env::EnvArgs) => env::command(&args);
     /// List the functions, rules, results, faults, topologies, or variables that cupeer knows
@@ -75,7 +77,7 @@ commands! {
     /// Report what the processes of a recording did, and the problems
     Report(args: report::ReportArgs) => report::command(&args);
     /// Show live GPU memory sharing and driver calls on this host
-    Top(args: cupeer_top::args::TopArgs) => cupeer_top::command(&args, cupeer_why::lines);
+    Top(args: cupeer_top::args::TopArgs) => cupeer_top::command(&args, cupeer_why::answer_lines);
     /// Explain what each process of a job waits for: its stack, its peer, and the handles that nobody opened
     Why(args: cupeer_why::args::WhyArgs) => cupeer_why::command(&args);
     /// List the recordings in the default directory
@@ -97,9 +99,14 @@ commands! {
     /// Fail each call in turn and report how the program handles it
     Sweep(args: cupeer_sweep::args::SweepArgs) => cupeer_sweep::command(&args);
     /// Check the driver, the libraries, the machine, a program, or the links between devices
-    Doctor(args: cupeer_doctor::args::DoctorArgs) => cupeer_doctor::command(&args, cupeer_run::with_options);
+    Doctor(args: cupeer_doctor::args::DoctorArgs) => cupeer_doctor::command(&args, cupeer_run::run_with_options);
+    /// Show cupeer at work on simulated devices: two processes, one bug, and its page
+    Demo(args: demo::DemoArgs) => demo::command(&args);
     /// Print the script with which a shell completes commands, options, recordings, rules, and functions
-    Completions(args: complete::CompletionsArgs) => complete::print(&args);
+    Completions(args: complete::CompletionsArgs) => complete::print_script(&args);
+    /// Share memory between two processes, for `demo`
+    #[command(hide = true)]
+    DemoShare(args: demo::share::DemoShareArgs) => demo::share::command(&args);
     /// Examine the driver in this process, for `doctor`
     #[command(hide = true)]
     ProbeDriver(_none: NoArgs) => cupeer_doctor::probe_driver();
@@ -115,16 +122,16 @@ commands! {
 struct NoArgs {}
 
 fn main() -> ExitCode {
-    complete::answer(Cli::command);
-    let matches = start::help::shown(Cli::command()).try_get_matches();
+    complete::answer_completions(Cli::command);
+    let matches = start::help::help_command(Cli::command()).try_get_matches();
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => return ExitCode::from(misspelt::usage(&error, Cli::command())),
+        Err(error) => return ExitCode::from(misspelt::print_usage_error(&error, Cli::command())),
     };
     output::choose_color(cli.color);
     match cli.command.run() {
         Ok(code) => code,
-        Err(error) => ExitCode::from(output::failed(&error)),
+        Err(error) => ExitCode::from(output::print_error(&error)),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// A text in which nothing but what stands between backticks has a meaning to Markdown.
-pub fn escaped(text: &str) -> String {
+/// Escapes a text so that Markdown shows it literally, except for code between backticks.
+pub fn escape_markdown(text: &str) -> String {
     let mut escaped = String::new();
     let mut is_code = false;
     for c in text.chars() {
@@ -29,5 +29,5 @@ pub fn check_page(path: &str, made: &str) {
 
 #[test]
 fn markdown_is_escaped_outside_of_code() {
-    assert_eq!(escaped("a*b_c `d*e|f` <g>"), r"a\*b_c `d*e\|f` \<g>");
+    assert_eq!(escape_markdown("a*b_c `d*e|f` <g>"), r"a\*b_c `d*e\|f` \<g>");
 }

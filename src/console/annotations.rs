@@ -5,15 +5,15 @@ use cupeer_views::annotations;
 use std::io::{self, Write};
 
 /// Returns true if a runner of GitHub Actions reads the output.
-pub fn are_read() -> bool {
+pub fn has_annotation_reader() -> bool {
     std::env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true")
 }
 
 /// Writes the annotations of a report if a runner reads them.
-pub fn write(report: &Report, mut out: impl Write) -> io::Result<()> {
-    if are_read() {
+pub fn write_annotations(report: &Report, mut out: impl Write) -> io::Result<()> {
+    if has_annotation_reader() {
         let root = std::env::var("GITHUB_WORKSPACE").unwrap_or_default();
-        for line in annotations::lines(report, root.trim_end_matches('/')) {
+        for line in annotations::format_annotations(report, root.trim_end_matches('/')) {
             writeln!(out, "{line}")?;
         }
     }

@@ -4,12 +4,12 @@ use clap::ValueEnum;
 use std::time::Duration;
 
 /// Returns the word for a value on the command line.
-pub fn word(value: impl ValueEnum) -> String {
+pub fn value_word(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Quotes a word for a POSIX shell, if necessary.
-pub fn quoted(word: &str) -> String {
+pub fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+^".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

@@ -6,24 +6,24 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+static WAS_CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 /// Signals that this process ignores or resets, each with true if it was ignored before this process began.
-static IGNORED: [(i32, AtomicBool); 2] =
+static WAS_IGNORED: [(i32, AtomicBool); 2] =
     [(libc::SIGPIPE, AtomicBool::new(false)), (libc::SIGXFSZ, AtomicBool::new(false))];
 
 extern "C" fn save_state() {
-    for (fd, closed) in (0..).zip(&CLOSED) {
+    for (fd, closed) in (0..).zip(&WAS_CLOSED) {
         // SAFETY: asks for the flags of a descriptor number; nothing is changed.
         closed.store(unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1, Relaxed);
     }
-    for (signal, before) in &IGNORED {
-        before.store(is_ignored(*signal), Relaxed);
+    for (signal, before) in &WAS_IGNORED {
+        before.store(is_signal_ignored(*signal), Relaxed);
     }
     // SAFETY: to ignore a signal is a valid disposition of SIGXFSZ.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-pub fn is_ignored(signal: i32) -> bool {
+pub fn is_signal_ignored(signal: i32) -> bool {
     // SAFETY: all-zero bytes are a valid sigaction, and a null new action only asks for the old one.
     unsafe {
         let mut now: libc::sigaction = std::mem::zeroed();
@@ -37,14 +37,14 @@ pub fn is_ignored(signal: i32) -> bool {
 static SAVE_STATE: extern "C" fn() = save_state;
 
 /// Restores the inherited descriptors and signals. Async-signal-safe, for use between fork and exec.
-pub fn restore() {
-    for (fd, closed) in (0..).zip(&CLOSED) {
+pub fn restore_inherited_state() {
+    for (fd, closed) in (0..).zip(&WAS_CLOSED) {
         if closed.load(Relaxed) {
             // SAFETY: the descriptor is the /dev/null of Rust's runtime, and the caller is about to exec.
             unsafe { libc::close(fd) };
         }
     }
-    for (signal, before) in &IGNORED {
+    for (signal, before) in &WAS_IGNORED {
         if !before.load(Relaxed) {
             // SAFETY: the default action is a valid disposition of both signals.
             unsafe { libc::signal(*signal, libc::SIG_DFL) };

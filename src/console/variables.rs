@@ -9,7 +9,7 @@ pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 pub struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
-    pub fn inherited() -> Self {
+    pub fn from_process() -> Self {
         Environment(std::env::vars_os().collect())
     }
 
@@ -34,6 +34,6 @@ impl Environment {
 }
 
 /// Returns the value of an environment variable of this process, unless the value is empty.
-pub fn inherited(name: &str) -> Option<OsString> {
+pub fn nonempty_variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result};
 use cupeer_console::output;
-use cupeer_console::variables::{LD_LIBRARY_PATH, LD_PRELOAD, inherited};
-use cupeer_launch::driver::Chosen;
+use cupeer_console::variables::{LD_LIBRARY_PATH, LD_PRELOAD, nonempty_variable};
+use cupeer_launch::driver::ChosenDriver;
 use cupeer_launch::libraries;
-use cupeer_launch::settings::with_directory;
+use cupeer_launch::settings::prepend_library_path;
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -13,14 +13,14 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// Returns a command that runs cupeer itself, with the environment of a program that uses this driver. The caller
 /// adds a hidden subcommand.
-pub fn child(chosen: Option<&Chosen>) -> Result<Command> {
+pub fn child_command(chosen: Option<&ChosenDriver>) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("failed to find /proc/self/exe")?);
     command.stdin(Stdio::null()).stderr(Stdio::null());
     command
         .env_remove(LD_PRELOAD)
-        .envs(without_ours(std::env::var_os(LD_PRELOAD)).map(|rest| (LD_PRELOAD, rest)));
+        .envs(without_preload_library(std::env::var_os(LD_PRELOAD)).map(|rest| (LD_PRELOAD, rest)));
     if let Some(chosen) = chosen {
-        let search = with_directory(inherited(LD_LIBRARY_PATH).as_ref(), &chosen.directory);
+        let search = prepend_library_path(nonempty_variable(LD_LIBRARY_PATH).as_ref(), &chosen.directory);
         command.env(LD_LIBRARY_PATH, search).envs(chosen.setting.clone());
     }
     Ok(command)
@@ -32,10 +32,10 @@ pub fn print_json_line(result: &impl Serialize) -> Result<ExitCode> {
 }
 
 /// Returns LD_PRELOAD without cupeer's library, which would change what the driver does.
-fn without_ours(value: Option<OsString>) -> Option<OsString> {
+fn without_preload_library(value: Option<OsString>) -> Option<OsString> {
     let value = value?;
     let others =
-        libraries::preloaded(&value).filter(|path| path.file_name() != Some(OsStr::new(libraries::PRELOAD)));
+        libraries::preload_elements(&value).filter(|path| path.file_name() != Some(OsStr::new(libraries::PRELOAD)));
     let others: Vec<&OsStr> = others.map(Path::as_os_str).collect();
     (!others.is_empty()).then(|| others.join(OsStr::new(":")))
 }
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn our_library_is_taken_out_of_the_preload() {
-        let without = |value: &str| without_ours(Some(value.into()));
+        let without = |value: &str| without_preload_library(Some(value.into()));
         assert_eq!(without("/a.so:/x/libcupeer.so /b.so"), Some("/a.so:/b.so".into()));
         assert_eq!(without("/x/libcupeer.so"), None);
     }

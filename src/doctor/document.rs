@@ -3,18 +3,18 @@
 
 use super::system::{Fact, Process};
 use anyhow::{Context, Result, bail, ensure};
-use cupeer_console::output::{self, Failure};
+use cupeer_console::output::{self, CommandFailure};
 use cupeer_console::status;
-use cupeer_record::plain::{self, Links};
+use cupeer_record::plain::{self, SymbolicLinks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
 
-/// Value of [`Document::schema`]. Fields may be added without a new number.
+/// Value of [`Document::schema`]. The number stays the same when fields are added.
 pub const SCHEMA: &str = "cupeer-doctor/1";
-/// The most bytes of a report that is read.
-const LONGEST: u64 = 16 << 20;
+/// Maximum size of a report in bytes; a larger file is refused.
+const LONGEST_REPORT: u64 = 16 << 20;
 
 /// Results of `cupeer doctor`. Names of fields are stable; fields may be added. Example: `cupeer doctor --format json | jq -r
 /// '.wrong[]'`
@@ -65,32 +65,27 @@ pub struct Function {
 impl Document {
     /// Returns a document without facts.
     pub fn new() -> Document {
-        Document {
-            schema: SCHEMA.to_owned(),
-            cupeer: env!("CARGO_PKG_VERSION").to_owned(),
-            ..Document::default()
-        }
+        Document { schema: SCHEMA.to_owned(), cupeer: env!("CARGO_PKG_VERSION").to_owned(), ..Document::default() }
     }
 
     /// Adds a component.
-    pub fn part(&mut self, name: &str, value: String) {
+    pub fn add_part(&mut self, name: &str, value: String) {
         self.parts.push(Part { name: name.to_owned(), value });
     }
 }
 
 /// Writes a document to a file.
 pub fn write(document: &Document, path: &Path) -> Result<()> {
-    let written =
-        || output::write_file(path, format!("{}\n", serde_json::to_string_pretty(document)?).as_bytes());
+    let written = || output::write_file(path, format!("{}\n", serde_json::to_string_pretty(document)?).as_bytes());
     written().with_context(|| format!("--output '{}'", path.display()))
 }
 
 /// Reads a document from a file.
 pub fn read(path: &Path) -> Result<Document> {
-    let open = || parse(&plain::read(path, Links::Followed, LONGEST)?);
+    let open = || parse(&plain::read(path, SymbolicLinks::Followed, LONGEST_REPORT)?);
     open().map_err(|error| {
         let sentence = format!("--between '{}': {error:#}", path.display());
-        Failure { sentence, excerpt: None, status: status::OURS }.into()
+        CommandFailure { sentence, excerpt: None, status: status::CUPEER_FAILED }.into()
     })
 }
 
@@ -106,28 +101,25 @@ pub fn parse(bytes: &[u8]) -> Result<Document> {
     match value.get("schema").and_then(Value::as_str) {
         Some(SCHEMA) => {}
         Some(other) if other.starts_with("cupeer-doctor/") => {
-            bail!(
-                "it is of the form {other:?}, and this cupeer reads {SCHEMA}: use one version of cupeer for both"
-            )
+            bail!("it is of the form {other:?}, and this cupeer reads {SCHEMA}: use one version of cupeer for both")
         }
         _ => bail!("it is no report of 'cupeer doctor'; {ADVICE}"),
     }
-    serde_json::from_value(value)
-        .map_err(|error| anyhow::anyhow!("it is no whole report of 'cupeer doctor': {error}"))
+    serde_json::from_value(value).map_err(|error| anyhow::anyhow!("it is no whole report of 'cupeer doctor': {error}"))
 }
 
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::system::{System, Verdict};
+    use crate::system::{ExaminedSystem, Verdict};
     use proptest::prelude::*;
 
     pub fn document() -> Document {
-        let mut document = Document { process: System::without_devices().process(), ..Document::new() };
-        document.part("cupeer", "0.1.0".to_owned());
+        let mut document = Document { process: ExaminedSystem::without_devices().process(), ..Document::new() };
+        document.add_part("cupeer", "0.1.0".to_owned());
         document.functions.push(Function { name: "cuInit".into(), exported: true, lookup: "SUCCESS".into() });
         document.wrong.push("no driver".into());
-        document.facts.push(Fact::bad("iommu", "on", "writes", "off").about(&["0000:01:00.0"]));
+        document.facts.push(Fact::bad("iommu", "on", "writes", "off").with_devices(&["0000:01:00.0"]));
         document
     }
 
@@ -148,19 +140,13 @@ pub mod tests {
             ("", "it is empty; 'cupeer doctor -o FILE' writes one"),
             ("{\"schema\":", "it ends early, in line 1: it was cut, or is still being written"),
             (&whole[..whole.len() - 9], "it ends early, in line 1: it was cut, or is still being written"),
-            (
-                "\u{7f}ELF",
-                "it is not JSON: expected value at line 1 column 1; 'cupeer doctor -o FILE' writes one",
-            ),
+            ("\u{7f}ELF", "it is not JSON: expected value at line 1 column 1; 'cupeer doctor -o FILE' writes one"),
             ("[1]", "it is no report of 'cupeer doctor'; 'cupeer doctor -o FILE' writes one"),
             (
                 &whole.replace(SCHEMA, "cupeer-doctor/7"),
                 "it is of the form \"cupeer-doctor/7\", and this cupeer reads cupeer-doctor/1: use one version of cupeer for both",
             ),
-            (
-                "{\"schema\":\"cupeer-doctor/1\"}",
-                "it is no whole report of 'cupeer doctor': missing field `cupeer`",
-            ),
+            ("{\"schema\":\"cupeer-doctor/1\"}", "it is no whole report of 'cupeer doctor': missing field `cupeer`"),
         ] {
             assert_eq!(parse(text.as_bytes()).unwrap_err().to_string(), expected);
         }

@@ -6,24 +6,24 @@ use cupeer_launch::libraries;
 use std::ffi::CStr;
 
 /// Adds facts about cupeer's own libraries, the C library, and the dynamic loader's variables.
-pub fn examine(document: &mut Document) {
-    document.part("cupeer", env!("CARGO_PKG_VERSION").to_owned());
+pub fn examine_cupeer_files(document: &mut Document) {
+    document.add_part("cupeer", env!("CARGO_PKG_VERSION").to_owned());
     for (name, found) in
-        [(libraries::PRELOAD, libraries::find_preload()), (libraries::SIM, libraries::find(libraries::SIM))]
+        [(libraries::PRELOAD, libraries::find_preload()), (libraries::SIM, libraries::find_library(libraries::SIM))]
     {
         match found {
-            Ok(path) => document.part(name, path.display().to_string()),
+            Ok(path) => document.add_part(name, path.display().to_string()),
             Err(error) => {
-                document.part(name, "not found".to_owned());
+                document.add_part(name, "not found".to_owned());
                 document.wrong.push(format!("{error:#}"));
             }
         }
     }
     // SAFETY: returns a static NUL-terminated text.
     let glibc = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
-    document.part("glibc", glibc.to_string_lossy().into_owned());
+    document.add_part("glibc", glibc.to_string_lossy().into_owned());
     for name in [LD_PRELOAD, LD_LIBRARY_PATH] {
         let value = std::env::var_os(name).map_or("not set".to_owned(), |value| value.display().to_string());
-        document.part(name, value);
+        document.add_part(name, value);
     }
 }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 #[derive(Serialize, Deserialize, Debug, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub enum Fact {
+pub enum ProbeResult {
     /// The driver could not be loaded, for the reason that the dynamic loader gives.
     NotLoaded(String),
     /// Path of the driver that was loaded.
@@ -36,7 +36,7 @@ pub enum Fact {
 
 /// Returns the name of a result of the driver, or its number if it has no name.
 pub fn result_name(number: i32) -> String {
-    results::spec(number).map_or(number.to_string(), |result| result.name().to_owned())
+    results::find_spec(number).map_or(number.to_string(), |result| result.name().to_owned())
 }
 
 type GetVersion = unsafe extern "C" fn(*mut c_int) -> i32;
@@ -47,18 +47,18 @@ type GetProcAddressV2 = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_
 pub fn command() -> Result<ExitCode> {
     let driver = match load(Library::Cuda) {
         Ok(driver) => driver,
-        Err(reason) => return print_json_line(&Fact::NotLoaded(reason)),
+        Err(reason) => return print_json_line(&ProbeResult::NotLoaded(reason)),
     };
     let init = find(&driver, "cuInit").or_else(|| find(&driver, FUNCTIONS[0].name()));
-    print_json_line(&Fact::Path(
-        init.and_then(file_of).unwrap_or_else(|| Library::Cuda.soname().to_owned()),
+    print_json_line(&ProbeResult::Path(
+        init.and_then(library_path_of).unwrap_or_else(|| Library::Cuda.soname().to_owned()),
     ))?;
-    print_json_line(&version(&driver))?;
+    print_json_line(&query_driver_version(&driver))?;
     for function in FUNCTIONS.iter().filter(|f| f.library == Library::Cuda) {
-        print_json_line(&Fact::Function {
+        print_json_line(&ProbeResult::Function {
             name: function.name().to_owned(),
             exported: find(&driver, function.name()).is_some(),
-            lookup: lookup(&driver, function.lookup(), function.since),
+            lookup: call_get_proc_address(&driver, function.lookup(), function.since),
         })?;
     }
     // The driver stays loaded, because it may crash when it is unloaded.
@@ -66,7 +66,7 @@ pub fn command() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn file_of(address: *mut c_void) -> Option<String> {
+fn library_path_of(address: *mut c_void) -> Option<String> {
     // SAFETY: all-zero bytes are a valid Dl_info, which dladdr fills; the name that it gives is a text of
     // the loader that lives as long as the library, which nobody unloads.
     unsafe {
@@ -78,15 +78,15 @@ fn file_of(address: *mut c_void) -> Option<String> {
     }
 }
 
-fn version(driver: &Handle) -> Fact {
-    let Some(address) = find(driver, "cuDriverGetVersion") else { return Fact::NoVersion };
+fn query_driver_version(driver: &Handle) -> ProbeResult {
+    let Some(address) = find(driver, "cuDriverGetVersion") else { return ProbeResult::NoVersion };
     let mut number = 0;
     // SAFETY: cuda.h declares the function so, and it may be called before cuInit.
     let result = unsafe { std::mem::transmute::<*mut c_void, GetVersion>(address)(&mut number) };
-    Fact::Version(result, number)
+    ProbeResult::Version(result, number)
 }
 
-fn lookup(driver: &Handle, name: &str, since: u32) -> Option<(i32, i32)> {
+fn call_get_proc_address(driver: &Handle, name: &str, since: u32) -> Option<(i32, i32)> {
     let name = CString::new(name).ok()?;
     let since = c_int::try_from(since).ok()?;
     let mut address = std::ptr::null_mut();

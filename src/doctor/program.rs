@@ -3,9 +3,9 @@
 use super::document::Document;
 use anyhow::{Context, Result};
 use cupeer_launch::args::{DriverArgs, LogFormat, Options};
-use cupeer_launch::program::Run;
-use cupeer_recordings::job::temporary;
-use cupeer_report::model::past;
+use cupeer_launch::program::RunProgram;
+use cupeer_recordings::job::create_temporary_directory;
+use cupeer_report::model::format_bypass;
 use cupeer_report::names::counted;
 use cupeer_spec::bypass::Bypass;
 use cupeer_spec::env;
@@ -14,8 +14,14 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 /// Runs a program under cupeer, and reads from cupeer's log which calls bypassed cupeer.
-pub fn examine(document: &mut Document, driver: &DriverArgs, program: &[OsString], run: Run) -> Result<()> {
-    let folder = temporary("cupeer-doctor-").context("failed to make a private directory for a recording")?;
+pub fn examine_program(
+    document: &mut Document,
+    driver: &DriverArgs,
+    program: &[OsString],
+    run: RunProgram,
+) -> Result<()> {
+    let folder =
+        create_temporary_directory("cupeer-doctor-").context("failed to make a private directory for a recording")?;
     let log = folder.path().join("log");
     let options = Options {
         // Without a recording, it would be unknown whether the program made any watched call.
@@ -28,27 +34,25 @@ pub fn examine(document: &mut Document, driver: &DriverArgs, program: &[OsString
         ..Options::default()
     };
     let run = run(&options, &[(env::FAILED, OsStr::new("0"))], program)?;
-    document.part("program", format!("{} {}", program[0].display(), run.ended));
+    document.add_part("program", format!("{} {}", program[0].display(), run.ended));
     let reached = match run.reached {
         0 => "no process".to_owned(),
         more => counted(more.into(), "process"),
     };
-    document.part("reached the driver", reached);
+    document.add_part("reached the driver", reached);
     document.wrong.extend(run.wrong);
     let text = std::fs::read_to_string(&log).context("failed to read the log of the program")?;
-    for ((library, way), processes) in escaped(&text) {
+    for ((library, way), processes) in count_bypassing_libraries(&text) {
         let times = if processes == 1 { String::new() } else { format!(" in {processes} processes") };
         if way != Bypass::Unseen.name() {
-            document.wrong.push(past(&library, &way, &times));
+            document.wrong.push(format_bypass(&library, &way, &times));
         }
     }
-    for (library, functions) in patched(&text) {
-        document.part("patched by", format!("{library}: {functions}; its calls are still seen"));
+    for (library, functions) in read_patched_functions(&text) {
+        document.add_part("patched by", format!("{library}: {functions}; its calls are still seen"));
     }
     let sentence = match document.wrong.is_empty() {
-        true => {
-            "libcuda was loaded, but cupeer saw no call that it records: there was none, or it escaped cupeer"
-        }
+        true => "libcuda was loaded, but cupeer saw no call that it records: there was none, or it escaped cupeer",
         false => "libcuda was loaded, but cupeer saw no call that it records",
     };
     document.unclear.extend(run.is_unseen.then(|| sentence.to_owned()));
@@ -57,7 +61,7 @@ pub fn examine(document: &mut Document, driver: &DriverArgs, program: &[OsString
 
 /// Returns the patched functions of cupeer by library: code of the library (a debugger or UCX, for example) replaced
 /// the start of these functions.
-fn patched(log: &str) -> BTreeMap<String, String> {
+fn read_patched_functions(log: &str) -> BTreeMap<String, String> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let found = lines.filter_map(|line| {
         let patched = line.get("patched")?;
@@ -73,7 +77,7 @@ fn patched(log: &str) -> BTreeMap<String, String> {
 
 /// Returns the libraries whose calls bypassed cupeer, each with the way in which they did and the number of
 /// processes.
-fn escaped(log: &str) -> BTreeMap<(String, String), usize> {
+fn count_bypassing_libraries(log: &str) -> BTreeMap<(String, String), usize> {
     let mut found = BTreeMap::new();
     for line in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let word = |key: &str| line["escaped"][key].as_str().map(str::to_owned);
@@ -91,7 +95,7 @@ mod tests {
     #[test]
     fn escapes_are_counted_by_library_and_way() {
         let line = r#"{"ts_ns":1,"pid":2,"tid":2,"escaped":{"library":"/x.so","way":"RTLD_DEEPBIND"}}"#;
-        let found = escaped(&format!("{line}\nnot json\n{{\"function\":\"cuInit\"}}\n{line}\n"));
+        let found = count_bypassing_libraries(&format!("{line}\nnot json\n{{\"function\":\"cuInit\"}}\n{line}\n"));
         assert_eq!(found, BTreeMap::from([(("/x.so".to_owned(), "RTLD_DEEPBIND".to_owned()), 2)]));
     }
 
@@ -99,7 +103,7 @@ mod tests {
     fn patches_are_listed_by_library() {
         let line = r#"{"ts_ns":1,"pid":2,"tid":2,"patched":{"library":"/u.so","functions":["cuMemFree","cuMemMap"]}}"#;
         let unknown = r#"{"patched":{"library":"","functions":["cuMemFree"]}}"#;
-        let found = patched(&format!("{line}\nnot json\n{line}\n{unknown}\n"));
+        let found = read_patched_functions(&format!("{line}\nnot json\n{line}\n{unknown}\n"));
         let expected = [("/u.so", "cuMemFree, cuMemMap"), ("an unknown library", "cuMemFree")];
         assert_eq!(found, expected.map(|(library, names)| (library.to_owned(), names.to_owned())).into());
     }

@@ -60,7 +60,7 @@ values!(&str: BYTE_ARRAY as Text, i32: INT32 as Int, i64: INT64 as Long, bool: B
 
 /// Buffer with the values of one column in a group of rows.
 pub enum Buffer {
-    Text(Texts),
+    Text(TextColumn),
     Int(Vec<Option<i32>>),
     Long(Vec<Option<i64>>),
     Flag(Vec<Option<bool>>),
@@ -68,14 +68,14 @@ pub enum Buffer {
 
 /// Texts of a column. Equal texts share their memory.
 #[derive(Default)]
-pub struct Texts {
+pub struct TextColumn {
     values: Vec<Option<ByteArray>>,
     known: HashMap<Box<str>, ByteArray, RandomState>,
     /// Number of bytes of the distinct texts.
     bytes: usize,
 }
 
-impl Texts {
+impl TextColumn {
     fn push(&mut self, text: Option<&str>) {
         let shared = text.map(|text| match self.known.get(text) {
             Some(known) => known.clone(),
@@ -96,7 +96,7 @@ impl Buffer {
             Type::INT32 => Buffer::Int(Vec::new()),
             Type::INT64 => Buffer::Long(Vec::new()),
             Type::BOOLEAN => Buffer::Flag(Vec::new()),
-            _ => Buffer::Text(Texts::default()),
+            _ => Buffer::Text(TextColumn::default()),
         }
     }
 
@@ -116,23 +116,23 @@ impl Buffer {
     }
 
     /// Writes the values as the next column of a group: all, or those at the given positions.
-    pub fn write(&self, order: Option<&[u32]>, is_optional: bool, group: &mut Group) -> Result<()> {
+    pub fn write_column(&self, order: Option<&[u32]>, is_optional: bool, group: &mut Group) -> Result<()> {
         match self {
-            Buffer::Text(texts) => column::<ByteArrayType>(&texts.values, order, is_optional, group),
-            Buffer::Int(all) => column::<Int32Type>(all, order, is_optional, group),
-            Buffer::Long(all) => column::<Int64Type>(all, order, is_optional, group),
-            Buffer::Flag(all) => column::<BoolType>(all, order, is_optional, group),
+            Buffer::Text(texts) => write_values::<ByteArrayType>(&texts.values, order, is_optional, group),
+            Buffer::Int(all) => write_values::<Int32Type>(all, order, is_optional, group),
+            Buffer::Long(all) => write_values::<Int64Type>(all, order, is_optional, group),
+            Buffer::Flag(all) => write_values::<BoolType>(all, order, is_optional, group),
         }
     }
 }
 
-fn column<T: DataType>(
+fn write_values<T: DataType>(
     rows: &[Option<T::T>],
     order: Option<&[u32]>,
     is_optional: bool,
     group: &mut Group,
 ) -> Result<()> {
-    let rows = ordered(rows, order);
+    let rows = in_order(rows, order);
     let levels = is_optional.then(|| rows.iter().map(|row| i16::from(row.is_some())).collect::<Vec<_>>());
     let values: Vec<T::T> = rows.iter().flatten().cloned().collect();
     let missing = || ParquetError::General("there are more columns than in the schema".into());
@@ -143,7 +143,7 @@ fn column<T: DataType>(
 }
 
 /// Returns all values, or those at the given positions.
-pub fn ordered<'a, T: Clone>(values: &'a [T], order: Option<&[u32]>) -> Cow<'a, [T]> {
+pub fn in_order<'a, T: Clone>(values: &'a [T], order: Option<&[u32]>) -> Cow<'a, [T]> {
     match order {
         Some(order) => order.iter().map(|at| values[*at as usize].clone()).collect(),
         None => values.into(),

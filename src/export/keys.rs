@@ -12,7 +12,7 @@ pub struct Column {
     /// Name of the column.
     pub name: &'static str,
     /// Type of the column as readers of the file see it.
-    pub holds: Type,
+    pub column_type: Type,
     /// True if values may be null.
     pub is_optional: bool,
     /// Description of the column for users.
@@ -37,13 +37,13 @@ const KEYS: [(&str, Type, &str); COUNT] = [
 pub fn columns(all_have_process: bool) -> impl Iterator<Item = Column> {
     KEYS.into_iter().map(move |(name, holds, about)| {
         let is_optional = name == "rank" || name != "job" && !all_have_process;
-        Column { name, holds, is_optional, about }
+        Column { name, column_type: holds, is_optional, about }
     })
 }
 
 /// Returns the values of the key columns in a row about the process with this index. If no process has the
 /// index, the row is about no process: only the job is not null.
-pub fn cells(all: &[Keys], process: usize) -> [Cell<'_>; COUNT] {
+pub fn key_cells(all: &[ProcessKeys], process: usize) -> [Cell<'_>; COUNT] {
     // A row about no process still belongs to this job.
     let job = all.first().map_or("", |keys| &keys.job);
     let process = all.get(process);
@@ -59,7 +59,7 @@ pub fn cells(all: &[Keys], process: usize) -> [Cell<'_>; COUNT] {
 }
 
 /// Values that identify one process.
-pub struct Keys {
+pub struct ProcessKeys {
     pub job: String,
     pub host: String,
     pub boot: String,
@@ -69,16 +69,16 @@ pub struct Keys {
     pub rank: Option<i32>,
 }
 
-impl Keys {
+impl ProcessKeys {
     /// Returns the values of a process of a job.
-    pub fn of(job: &Job, name: &str, process: &Process, redact: &dyn Redact) -> Keys {
-        Keys {
+    pub fn of(job: &Job, name: &str, process: &Process, redact: &dyn Redact) -> ProcessKeys {
+        ProcessKeys {
             job: name.to_owned(),
-            host: redact.host(process.host()),
+            host: redact.redact_host(process.host()),
             boot: Uuid(process.header.boot_id).to_string().split_off(4),
             proc: process.proc.clone(),
             pid: process.header.pid as i32,
-            start_ns: moment(job.clock(process).realtime(process.header.first.ticks)),
+            start_ns: table_time(job.clock(process).realtime(process.header.first.ticks)),
             rank: process.rank().map(|rank| rank as i32),
         }
     }
@@ -89,26 +89,26 @@ const LONGEST: usize = 100;
 
 /// Returns the name of the directory for a host. Query engines read a value from the name of a directory, and
 /// some treat certain characters specially: these are replaced. A column has the unchanged host name.
-pub fn node(host: &str) -> String {
+pub fn node_directory(host: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = host.chars().take(LONGEST).map(plain).collect();
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
 /// Converts a time to nanoseconds since 1970, limited to the range of tables: up to the year 2262.
-pub fn moment(ns: u64) -> i64 {
+pub fn table_time(ns: u64) -> i64 {
     ns.try_into().unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::node;
+    use super::node_directory;
 
     #[test]
     fn directories_have_plain_names() {
-        assert_eq!(node("gpu-01.example.com"), "gpu-01.example.com");
-        assert_eq!(node("a=b/../c'\n\u{e9}"), "a_b_.._c___");
-        assert_eq!(node(""), "unknown");
-        assert_eq!(node(&"x".repeat(300)).len(), 100);
+        assert_eq!(node_directory("gpu-01.example.com"), "gpu-01.example.com");
+        assert_eq!(node_directory("a=b/../c'\n\u{e9}"), "a_b_.._c___");
+        assert_eq!(node_directory(""), "unknown");
+        assert_eq!(node_directory(&"x".repeat(300)).len(), 100);
     }
 }

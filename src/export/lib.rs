@@ -43,20 +43,20 @@ use anyhow::{Context, Result};
 use cupeer_record::Job;
 use cupeer_report::Keep;
 use cupeer_report::filter::Filter;
-use cupeer_report::names::quiet_ones;
+use cupeer_report::names::format_unrecorded_count;
 use cupeer_report::symbols::Symbols;
-use keys::Keys;
-pub use options::{Options, Redact, Written};
-use parts::{Plan, Work};
+use keys::ProcessKeys;
+pub use options::{Options, Redact, WrittenSize};
+use parts::{ExportPlan, ExportWork};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 pub use table::VERSION;
 
 /// Results of an export.
-pub struct Exported {
+pub struct ExportResults {
     /// Rows and bytes written, by table.
-    pub tables: BTreeMap<&'static str, Written>,
+    pub tables: BTreeMap<&'static str, WrittenSize>,
     /// Number of processes.
     pub processes: usize,
     /// Problems with the recording, and parts that were left out: sentences.
@@ -64,35 +64,34 @@ pub struct Exported {
 }
 
 /// Writes the tables of a record into a directory, which is there and is empty.
-pub fn export(job: &Job, symbols: &mut Symbols, options: &Options, directory: &Path) -> Result<Exported> {
-    let of = |process| Keys::of(job, options.job, process, options.redact);
-    let keys: Arc<Vec<Keys>> = Arc::new(job.processes.iter().map(of).collect());
-    let plan = Plan::new(job, &keys, options.threads);
-    let work = Work::new(&plan, job, &keys, options, directory);
+pub fn export(job: &Job, symbols: &mut Symbols, options: &Options, directory: &Path) -> Result<ExportResults> {
+    let of = |process| ProcessKeys::of(job, options.job, process, options.redact);
+    let keys: Arc<Vec<ProcessKeys>> = Arc::new(job.processes.iter().map(of).collect());
+    let plan = ExportPlan::new(job, &keys, options.threads);
+    let work = ExportWork::new(&plan, job, &keys, options, directory);
     let report = std::thread::scope(|scope| {
         // The report has one thread of its own. If only one is allowed, the two share it. If no thread can be
         // started, this one does all the work.
         for _ in 1..options.threads.max(2) {
-            let _ = std::thread::Builder::new().spawn_scoped(scope, || work.run());
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || work.write_parts());
         }
         let report = cupeer_facts::read(job, &Filter::all(job), Keep::default(), Some(symbols));
         match &report {
-            Ok(_) => work.run(),
+            Ok(_) => work.write_parts(),
             Err(_) => work.stop(),
         }
         report
     });
-    let (read, mut tables) = work.finish()?;
+    let (read, mut tables) = work.into_results()?;
     let report = report.context("failed to read the recording")?;
-    let rows =
-        rows::Rows { job, report: &report, read: &read, keys: &keys, plan: &plan, redact: options.redact };
-    rows.write(symbols, directory, &mut tables)?;
+    let rows = rows::ReportRows { job, report: &report, read: &read, keys: &keys, plan: &plan, redact: options.redact };
+    rows.write_tables(symbols, directory, &mut tables)?;
     let mut problems = report.record.problems.clone();
     let left_out = |what: String, count: u64| (count > 0).then(|| format!("{count} {what}"));
     problems.extend(left_out("events could not be kept when they were recorded".into(), report.record.lost));
-    problems.extend(quiet_ones(report.record.quiet_processes(), job.processes.len()));
+    problems.extend(format_unrecorded_count(report.record.count_quiet_processes(), job.processes.len()));
     let without: u64 = read.iter().map(|read| read.without_stack).sum();
     problems.extend(left_out("calls are without their stacks: there were too many".into(), without));
-    problems.extend(report.dropped());
-    Ok(Exported { tables, processes: job.processes.len(), problems })
+    problems.extend(report.reason_for_missing_calls());
+    Ok(ExportResults { tables, processes: job.processes.len(), problems })
 }

@@ -3,17 +3,17 @@
 /// Replaces private names and texts before they are written to an export.
 pub trait Redact: Sync {
     /// Returns the replacement for the name of a host.
-    fn host(&self, name: &str) -> String;
+    fn redact_host(&self, name: &str) -> String;
     /// Returns the replacement for the path of a file.
-    fn path(&self, path: &str) -> String;
+    fn redact_path(&self, path: &str) -> String;
     /// Returns the replacement for an argument of a program.
-    fn argument(&self, value: &str) -> String;
+    fn redact_argument(&self, value: &str) -> String;
     /// Returns the replacement for the value of an environment variable.
-    fn variable(&self, name: &str, value: &str) -> String;
+    fn redact_variable(&self, name: &str, value: &str) -> String;
     /// Returns the replacement for the text of a rule of a fault plan.
-    fn rule(&self, text: &str) -> String;
+    fn redact_rule(&self, text: &str) -> String;
     /// Returns the replacement for the description of a problem with a file of the recording.
-    fn problem(&self, text: &str) -> String;
+    fn redact_problem(&self, text: &str) -> String;
 }
 
 /// Options of an export.
@@ -25,22 +25,22 @@ pub struct Options<'a> {
     /// Number of threads that write the tables.
     pub threads: usize,
     /// Function that receives the number of events written since its last call.
-    pub went_on: &'a (dyn Fn(u64) + Sync),
+    pub report_progress: &'a (dyn Fn(u64) + Sync),
 }
 
 /// Size of a written table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Written {
+pub struct WrittenSize {
     /// Number of rows in the table.
     pub rows: u64,
     /// Number of files of the table.
     pub files: u64,
-    /// Size of these files in bytes.
+    /// Size of the table's files in bytes.
     pub bytes: u64,
 }
 
-impl Written {
-    pub(crate) fn add(&mut self, other: Written) {
+impl WrittenSize {
+    pub(crate) fn add(&mut self, other: WrittenSize) {
         self.rows += other.rows;
         self.files += other.files;
         self.bytes += other.bytes;

@@ -2,12 +2,10 @@
 
 use crate::keys::Column;
 use crate::table::{Spec, Table, VERSION};
-use crate::tables::{
-    Calls, Devices, Faults, Findings, Frames, Marks, Objects, Openings, Pairs, Processes, Stacks,
-};
+use crate::tables::{Calls, Devices, Faults, Findings, Frames, Marks, Objects, Openings, Pairs, Processes, Stacks};
 use parquet::basic::Type;
 
-fn all() -> [Spec; 11] {
+fn all_tables() -> [Spec; 11] {
     [
         Processes::spec(),
         Calls::spec(),
@@ -24,12 +22,12 @@ fn all() -> [Spec; 11] {
 }
 
 /// Returns the names of the tables.
-pub fn names() -> Vec<&'static str> {
-    all().iter().map(|table| table.name).collect()
+pub fn table_names() -> Vec<&'static str> {
+    all_tables().iter().map(|table| table.name).collect()
 }
 
 fn type_word(column: &Column) -> &'static str {
-    match column.holds {
+    match column.column_type {
         Type::INT32 => "int",
         Type::INT64 => "long",
         Type::BOOLEAN => "flag",
@@ -38,9 +36,9 @@ fn type_word(column: &Column) -> &'static str {
 }
 
 /// Returns a line for each column: table, name, type, and `null` if values may be missing.
-pub fn list() -> String {
+pub fn list_columns() -> String {
     let mut text = format!("{VERSION}\n");
-    for table in all() {
+    for table in all_tables() {
         for column in &table.columns {
             let null = if column.is_optional { " null" } else { "" };
             text += &format!("{} {} {}{null}\n", table.name, column.name, type_word(column));
@@ -66,7 +64,7 @@ pub fn markdown() -> String {
          Spark reads unsigned ones as decimals. `node` is not a column of the files: engines take it from the \
          directories.\n"
     );
-    for table in all() {
+    for table in all_tables() {
         text += &format!(
             "\n## {}\n\n{} Each group of rows is sorted by `{}`.\n\n| column | type | meaning |\n| --- | --- | --- |\n",
             table.name,
@@ -94,7 +92,7 @@ mod tests {
     #[test]
     fn columns_stay_as_they_are_and_new_ones_are_listed() {
         let there = include_str!("columns.txt");
-        let made = list();
+        let made = list_columns();
         let new: BTreeSet<&str> = made.lines().collect();
         let lost: Vec<&str> = there.lines().filter(|line| !new.contains(line)).collect();
         assert!(lost.is_empty(), "columns are gone, or are something else now: {lost:#?}");
@@ -104,7 +102,7 @@ mod tests {
 
     #[test]
     fn names_are_plain_and_each_is_there_once() {
-        for table in all() {
+        for table in all_tables() {
             let mut names = BTreeSet::new();
             for column in &table.columns {
                 let is_plain = |c: char| c.is_ascii_lowercase() || c == '_';

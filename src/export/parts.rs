@@ -1,9 +1,9 @@
 //! Distributes the calls of processes among threads and files.
 
-use crate::calls::{self, Read};
-use crate::keys::{Keys, node};
+use crate::calls::{self, ReadResults};
+use crate::keys::{ProcessKeys, node_directory};
 use crate::options::Options;
-use crate::table::{Part, Tables};
+use crate::table::{TablePart, Tables};
 use crate::tables::{Calls, Marks};
 use anyhow::{Error, Result};
 use cupeer_record::Job;
@@ -16,24 +16,24 @@ use std::sync::{Arc, Mutex};
 const LEAST: u64 = 64 << 20;
 
 /// Hosts of a recording, and the parts into which their calls are divided.
-pub struct Plan {
+pub struct ExportPlan {
     /// Name of each host's directory, and the indexes of the processes on that host.
     pub nodes: Vec<(String, Vec<usize>)>,
     /// Planned parts, the largest one first.
-    parts: Vec<Planned>,
+    parts: Vec<PlannedPart>,
 }
 
-struct Planned {
+struct PlannedPart {
     node: usize,
     number: usize,
     processes: Vec<usize>,
     bytes: u64,
 }
 
-impl Plan {
-    pub fn new(job: &Job, keys: &[Keys], threads: usize) -> Plan {
+impl ExportPlan {
+    pub fn new(job: &Job, keys: &[ProcessKeys], threads: usize) -> ExportPlan {
         let mut by_node: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        keys.iter().enumerate().for_each(|(i, keys)| by_node.entry(node(&keys.host)).or_default().push(i));
+        keys.iter().enumerate().for_each(|(i, keys)| by_node.entry(node_directory(&keys.host)).or_default().push(i));
         let nodes: Vec<(String, Vec<usize>)> = by_node.into_iter().collect();
         let size = |process: &usize| job.processes[*process].source.size();
         let mut parts = Vec::new();
@@ -42,8 +42,8 @@ impl Plan {
             let all: u64 = sized.iter().map(|(bytes, _)| bytes).sum();
             // Plan more parts than threads, so that all threads have work until the end.
             let count = (all / LEAST).clamp(1, 2 * threads as u64).min(sized.len() as u64);
-            let mut of_node: Vec<Planned> = (0..count as usize)
-                .map(|number| Planned { node, number, processes: Vec::new(), bytes: 0 })
+            let mut of_node: Vec<PlannedPart> = (0..count as usize)
+                .map(|number| PlannedPart { node, number, processes: Vec::new(), bytes: 0 })
                 .collect();
             sized.sort_by_key(|(bytes, i)| (std::cmp::Reverse(*bytes), *i));
             for (bytes, process) in sized {
@@ -56,11 +56,11 @@ impl Plan {
             parts.extend(of_node);
         }
         parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
-        Plan { nodes, parts }
+        ExportPlan { nodes, parts }
     }
 
     /// Returns for each process the index of its host's directory.
-    pub fn node_of(&self) -> Vec<usize> {
+    pub fn nodes_of_processes(&self) -> Vec<usize> {
         let mut of = vec![0; self.nodes.iter().map(|(_, processes)| processes.len()).sum()];
         for (node, (_, processes)) in self.nodes.iter().enumerate() {
             processes.iter().for_each(|process| of[*process] = node);
@@ -70,45 +70,45 @@ impl Plan {
 }
 
 /// Work of an export: the parts, and what was written.
-pub struct Work<'a> {
-    plan: &'a Plan,
+pub struct ExportWork<'a> {
+    plan: &'a ExportPlan,
     job: &'a Job,
-    keys: &'a Arc<Vec<Keys>>,
+    keys: &'a Arc<Vec<ProcessKeys>>,
     options: &'a Options<'a>,
     directory: &'a Path,
     next: AtomicUsize,
     is_stopped: AtomicBool,
-    done: Mutex<Done>,
+    done: Mutex<FinishedParts>,
 }
 
 #[derive(Default)]
-struct Done {
-    read: BTreeMap<usize, Read>,
+struct FinishedParts {
+    read: BTreeMap<usize, ReadResults>,
     tables: Tables,
     error: Option<Error>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> ExportWork<'a> {
     pub fn new(
-        plan: &'a Plan,
+        plan: &'a ExportPlan,
         job: &'a Job,
-        keys: &'a Arc<Vec<Keys>>,
+        keys: &'a Arc<Vec<ProcessKeys>>,
         options: &'a Options<'a>,
         directory: &'a Path,
     ) -> Self {
         let (next, is_stopped, done) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::default());
-        Work { plan, job, keys, options, directory, next, is_stopped, done }
+        ExportWork { plan, job, keys, options, directory, next, is_stopped, done }
     }
 
     /// Writes parts in this thread until no part is left.
-    pub fn run(&self) {
+    pub fn write_parts(&self) {
         while let Some(part) = self.plan.parts.get(self.next.fetch_add(1, Relaxed)) {
             if self.is_stopped.load(Relaxed) {
                 return;
             }
-            if let Err(error) = self.part(part) {
+            if let Err(error) = self.write_part(part) {
                 self.stop();
-                self.done().error.get_or_insert(error);
+                self.lock_done().error.get_or_insert(error);
             }
         }
     }
@@ -118,23 +118,23 @@ impl<'a> Work<'a> {
         self.is_stopped.store(true, Relaxed);
     }
 
-    fn done(&self) -> std::sync::MutexGuard<'_, Done> {
+    fn lock_done(&self) -> std::sync::MutexGuard<'_, FinishedParts> {
         self.done.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn part(&self, part: &Planned) -> Result<()> {
+    fn write_part(&self, part: &PlannedPart) -> Result<()> {
         let node = &self.plan.nodes[part.node].0;
-        let mut calls: Part<Calls> = Part::create(self.directory, node, part.number, self.keys)?;
-        let mut marks: Part<Marks> = Part::create(self.directory, node, part.number, self.keys)?;
+        let mut calls: TablePart<Calls> = TablePart::create(self.directory, node, part.number, self.keys)?;
+        let mut marks: TablePart<Marks> = TablePart::create(self.directory, node, part.number, self.keys)?;
         let went_on = |events: u64| {
-            (self.options.went_on)(events);
+            (self.options.report_progress)(events);
             !self.is_stopped.load(Relaxed)
         };
         for index in &part.processes {
             let process = &self.job.processes[*index];
             let clock = self.job.clock(process);
-            let read = calls::read(*index, process, clock, &mut calls, &mut marks, &went_on)?;
-            self.done().read.insert(*index, read);
+            let read = calls::read_process(*index, process, clock, &mut calls, &mut marks, &went_on)?;
+            self.lock_done().read.insert(*index, read);
         }
         // Each table has at least one file, because readers take the columns from that file, even if it has
         // no rows.
@@ -142,13 +142,13 @@ impl<'a> Work<'a> {
         let mut tables = Tables::new();
         calls.finish(is_first, &mut tables)?;
         marks.finish(is_first, &mut tables)?;
-        let mut done = self.done();
+        let mut done = self.lock_done();
         tables.into_iter().for_each(|(name, written)| done.tables.entry(name).or_default().add(written));
         Ok(())
     }
 
     /// Returns the results of all processes, in their order, and the sizes of the tables.
-    pub fn finish(self) -> Result<(Vec<Read>, Tables)> {
+    pub fn into_results(self) -> Result<(Vec<ReadResults>, Tables)> {
         let done = self.done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         match done.error {
             Some(error) => Err(error),

@@ -1,7 +1,7 @@
 //! The rows of stacks and frames: their numbers, and the names of addresses.
 
 use crate::options::Redact;
-use crate::table::Part;
+use crate::table::TablePart;
 use crate::tables::{Frame, Frames, Stack, Stacks};
 use anyhow::Result;
 use cupeer_report::model::Place;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Frames and stacks, each with a number, in the order in which they first occurred.
-pub struct Numbered<'a> {
+pub struct StackNumbering<'a> {
     redact: &'a dyn Redact,
     /// Numbers of the frames, by node and place.
     frames: HashMap<(usize, Place), i64>,
@@ -18,20 +18,20 @@ pub struct Numbered<'a> {
     paths: HashMap<Rc<str>, String>,
 }
 
-impl<'a> Numbered<'a> {
+impl<'a> StackNumbering<'a> {
     pub fn new(redact: &'a dyn Redact) -> Self {
-        Numbered { redact, frames: HashMap::new(), stacks: HashMap::new(), paths: HashMap::new() }
+        StackNumbering { redact, frames: HashMap::new(), stacks: HashMap::new(), paths: HashMap::new() }
     }
 
     /// Returns the number of a stack of the report, and adds its rows at its first occurrence; `None` if the
     /// stack is empty.
-    pub fn stack(
+    pub fn number_stack(
         &mut self,
         node: usize,
         process: u32,
         caller: &Place,
         stack: &[Place],
-        out: &mut (Part<Stacks>, Part<Frames>),
+        out: &mut (TablePart<Stacks>, TablePart<Frames>),
     ) -> Result<Option<i64>> {
         if stack.is_empty() {
             return Ok(None);
@@ -42,41 +42,47 @@ impl<'a> Numbered<'a> {
         }
         let number = self.stacks.len() as i64;
         self.stacks.insert(key, number);
-        self.add(node, process, number, caller, stack, out)?;
+        self.add_stack_rows(node, process, number, caller, stack, out)?;
         Ok(Some(number))
     }
 
     /// Adds the rows of a stack.
-    pub fn add(
+    pub fn add_stack_rows(
         &mut self,
         node: usize,
         process: u32,
         number: i64,
         caller: &Place,
         stack: &[Place],
-        (stacks, frames): &mut (Part<Stacks>, Part<Frames>),
+        (stacks, frames): &mut (TablePart<Stacks>, TablePart<Frames>),
     ) -> Result<()> {
-        let by = stack.iter().position(|place| caller.is_at(place));
+        let by = stack.iter().position(|place| caller.is_place_of(place));
         for (depth, place) in stack.iter().enumerate() {
-            let frame = self.frame(node, process, place, frames)?;
+            let frame = self.number_frame(node, process, place, frames)?;
             let is_caller = by == Some(depth);
-            stacks.push(process, &Stack { stack: number, depth: depth as i32, frame, is_caller })?;
+            stacks.push_row(process, &Stack { stack: number, depth: depth as i32, frame, is_caller })?;
         }
         Ok(())
     }
 
-    fn frame(&mut self, node: usize, process: u32, place: &Place, frames: &mut Part<Frames>) -> Result<i64> {
+    fn number_frame(
+        &mut self,
+        node: usize,
+        process: u32,
+        place: &Place,
+        frames: &mut TablePart<Frames>,
+    ) -> Result<i64> {
         let next = self.frames.len() as i64;
         let number = *self.frames.entry((node, place.clone())).or_insert(next);
         if number == next {
             let library = place
                 .library
                 .as_ref()
-                .map(|path| self.paths.entry(path.clone()).or_insert_with(|| self.redact.path(path)).clone());
+                .map(|path| self.paths.entry(path.clone()).or_insert_with(|| self.redact.redact_path(path)).clone());
             let line = place.lines.last();
-            let file = line.map(|line| self.redact.path(&line.file));
+            let file = line.map(|line| self.redact.redact_path(&line.file));
             let python = place.python.as_deref();
-            let python_file = python.map(|line| self.redact.path(&line.file));
+            let python_file = python.map(|line| self.redact.redact_path(&line.file));
             let row = Frame {
                 frame: number,
                 library: library.as_deref(),
@@ -89,7 +95,7 @@ impl<'a> Numbered<'a> {
                 python_line: python.map(|line| line.line as i32),
                 python_function: python.and_then(|line| line.function.as_deref()),
             };
-            frames.push(process, &row)?;
+            frames.push_row(process, &row)?;
         }
         Ok(number)
     }

@@ -2,9 +2,9 @@
 //!
 //! The code here is common to all tables. [`crate::tables`] defines each of them.
 
-use crate::cells::{Buffer, Value, ordered};
-use crate::keys::{self, Column, Keys};
-use crate::options::Written;
+use crate::cells::{Buffer, Value, in_order};
+use crate::keys::{self, Column, ProcessKeys};
+use crate::options::WrittenSize;
 use anyhow::{Context, Result};
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type};
 use parquet::file::metadata::{KeyValue, SortingColumn};
@@ -23,7 +23,7 @@ pub const VERSION: &str = "cupeer-export/1";
 /// Largest number of rows in a row group. Readers skip whole groups and distribute them among threads. One
 /// group is in memory at a time.
 const ROWS: usize = 1 << 18;
-/// Largest number of bytes of text in a row group.
+/// Number of bytes of text from which a row group is full; tested at every 1024th row.
 const BYTES: usize = 32 << 20;
 /// Length in bytes of the longest text that is stored in the statistics, by which readers skip rows.
 const LONGEST: usize = 64;
@@ -98,21 +98,21 @@ pub(crate) use table;
 
 /// Returns the column of a field.
 pub fn column<V: Value>(name: &'static str, about: &'static str) -> Column {
-    Column { name, holds: V::TYPE, is_optional: V::IS_OPTIONAL, about }
+    Column { name, column_type: V::TYPE, is_optional: V::IS_OPTIONAL, about }
 }
 
-fn schema(spec: &Spec) -> parquet::errors::Result<TypePtr> {
+fn build_schema(spec: &Spec) -> parquet::errors::Result<TypePtr> {
     let field = |column: &Column| {
         let repetition = if column.is_optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
-        let logical = (column.holds == Type::BYTE_ARRAY).then_some(LogicalType::String);
-        let field = Schema::primitive_type_builder(column.name, column.holds);
+        let logical = (column.column_type == Type::BYTE_ARRAY).then_some(LogicalType::String);
+        let field = Schema::primitive_type_builder(column.name, column.column_type);
         Ok(Arc::new(field.with_repetition(repetition).with_logical_type(logical).build()?))
     };
     let fields = spec.columns.iter().map(field).collect::<parquet::errors::Result<Vec<_>>>()?;
     Ok(Arc::new(Schema::group_type_builder(spec.name).with_fields(fields).build()?))
 }
 
-fn properties(spec: &Spec, sorted_by: usize) -> WriterPropertiesPtr {
+fn build_properties(spec: &Spec, sorted_by: usize) -> WriterPropertiesPtr {
     let pair = |key: &str, value: &str| KeyValue::new(key.to_owned(), value.to_owned());
     let sorting = SortingColumn { column_idx: sorted_by as i32, descending: false, nulls_first: false };
     let mut properties = WriterProperties::builder()
@@ -124,7 +124,7 @@ fn properties(spec: &Spec, sorted_by: usize) -> WriterPropertiesPtr {
         .set_created_by(concat!("cupeer version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(vec![pair("cupeer.schema", VERSION), pair("cupeer.table", spec.name)]))
         .set_sorting_columns(Some(vec![sorting]));
-    for column in spec.columns.iter().filter(|column| column.holds == Type::INT64) {
+    for column in spec.columns.iter().filter(|column| column.column_type == Type::INT64) {
         let path = ColumnPath::from(column.name);
         let is_distinct = column.name == spec.sorted_by || DISTINCT.contains(&column.name);
         properties = properties
@@ -135,11 +135,11 @@ fn properties(spec: &Spec, sorted_by: usize) -> WriterPropertiesPtr {
 }
 
 /// The file of a part of a table, with the group of rows that is being filled.
-pub struct Part<T: Table> {
+pub struct TablePart<T: Table> {
     path: PathBuf,
     writer: SerializedFileWriter<File>,
     spec: Spec,
-    keys: Arc<Vec<Keys>>,
+    keys: Arc<Vec<ProcessKeys>>,
     /// Indexes of the rows' processes; [`NOBODY`] for a row about no process.
     processes: Vec<u32>,
     /// Values of the table's own columns.
@@ -155,11 +155,11 @@ pub struct Part<T: Table> {
 pub const NOBODY: u32 = u32::MAX;
 
 /// Rows and bytes written, by table.
-pub type Tables = BTreeMap<&'static str, Written>;
+pub type Tables = BTreeMap<&'static str, WrittenSize>;
 
-impl<T: Table> Part<T> {
+impl<T: Table> TablePart<T> {
     /// Creates part `number` of a table in the directory `node`.
-    pub fn create(directory: &Path, node: &str, number: usize, keys: &Arc<Vec<Keys>>) -> Result<Part<T>> {
+    pub fn create(directory: &Path, node: &str, number: usize, keys: &Arc<Vec<ProcessKeys>>) -> Result<TablePart<T>> {
         let spec = T::spec();
         let folder = directory.join(spec.name).join(format!("node={node}"));
         let path = folder.join(format!("part-{number}.parquet"));
@@ -167,13 +167,13 @@ impl<T: Table> Part<T> {
         fs::create_dir_all(&folder).with_context(failed)?;
         let file = File::create_new(&path).with_context(failed)?;
         let own = &spec.columns[keys::COUNT..];
-        let buffers = buffers(own);
+        let buffers = new_buffers(own);
         let sorted_by = own.iter().position(|column| column.name == spec.sorted_by).unwrap_or(0);
-        let properties = properties(&spec, keys::COUNT + sorted_by);
-        let writer = SerializedFileWriter::new(file, schema(&spec).with_context(failed)?, properties);
+        let properties = build_properties(&spec, keys::COUNT + sorted_by);
+        let writer = SerializedFileWriter::new(file, build_schema(&spec).with_context(failed)?, properties);
         let writer = writer.with_context(failed)?;
         let keys = keys.clone();
-        Ok(Part {
+        Ok(TablePart {
             path,
             writer,
             spec,
@@ -187,37 +187,37 @@ impl<T: Table> Part<T> {
     }
 
     /// Adds a row about a process, and writes the group if it is full.
-    pub fn push(&mut self, process: u32, row: &T::Row<'_>) -> Result<()> {
+    pub fn push_row(&mut self, process: u32, row: &T::Row<'_>) -> Result<()> {
         self.processes.push(process);
         T::push(row, &mut self.buffers);
         self.count += 1;
         let is_full = self.processes.len() >= ROWS
             || self.processes.len().is_multiple_of(1024)
                 && self.buffers.iter().map(Buffer::text_bytes).sum::<usize>() >= BYTES;
-        if is_full { self.flush() } else { Ok(()) }
+        if is_full { self.flush_group() } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<()> {
-        self.write().with_context(|| format!("failed to write {}", self.path.display()))?;
+    fn flush_group(&mut self) -> Result<()> {
+        self.write_group().with_context(|| format!("failed to write {}", self.path.display()))?;
         self.processes.clear();
-        self.buffers = buffers(&self.spec.columns[keys::COUNT..]);
+        self.buffers = new_buffers(&self.spec.columns[keys::COUNT..]);
         Ok(())
     }
 
-    fn write(&mut self) -> parquet::errors::Result<()> {
+    fn write_group(&mut self) -> parquet::errors::Result<()> {
         let order =
-            if let Buffer::Long(moments) = &self.buffers[self.sorted_by] { sorted(moments) } else { None };
-        let processes = ordered(&self.processes, order.as_deref());
+            if let Buffer::Long(moments) = &self.buffers[self.sorted_by] { ascending_order(moments) } else { None };
+        let processes = in_order(&self.processes, order.as_deref());
         let (keys, own) = self.spec.columns.split_at(keys::COUNT);
         let mut group = self.writer.next_row_group()?;
         for (index, key) in keys.iter().enumerate() {
-            let mut buffer = Buffer::new(key.holds);
-            let cells = processes.iter().map(|process| keys::cells(&self.keys, *process as usize)[index]);
+            let mut buffer = Buffer::new(key.column_type);
+            let cells = processes.iter().map(|process| keys::key_cells(&self.keys, *process as usize)[index]);
             cells.for_each(|cell| buffer.push(cell));
-            buffer.write(None, key.is_optional, &mut group)?;
+            buffer.write_column(None, key.is_optional, &mut group)?;
         }
         for (buffer, column) in self.buffers.iter().zip(own) {
-            buffer.write(order.as_deref(), column.is_optional, &mut group)?;
+            buffer.write_column(order.as_deref(), column.is_optional, &mut group)?;
         }
         group.close()?;
         Ok(())
@@ -227,7 +227,7 @@ impl<T: Table> Part<T> {
     /// Deletes a file without rows unless `is_kept` is true.
     pub fn finish(mut self, is_kept: bool, tables: &mut Tables) -> Result<()> {
         if !self.processes.is_empty() {
-            self.flush()?;
+            self.flush_group()?;
         }
         let failed = || format!("failed to write {}", self.path.display());
         if self.count == 0 && !is_kept {
@@ -238,17 +238,17 @@ impl<T: Table> Part<T> {
         }
         self.writer.finish().with_context(failed)?;
         let bytes = self.writer.bytes_written() as u64;
-        tables.entry(self.spec.name).or_default().add(Written { rows: self.count, files: 1, bytes });
+        tables.entry(self.spec.name).or_default().add(WrittenSize { rows: self.count, files: 1, bytes });
         Ok(())
     }
 }
 
-fn buffers(columns: &[Column]) -> Vec<Buffer> {
-    columns.iter().map(|column| Buffer::new(column.holds)).collect()
+fn new_buffers(columns: &[Column]) -> Vec<Buffer> {
+    columns.iter().map(|column| Buffer::new(column.column_type)).collect()
 }
 
 /// Returns the positions of these values in ascending order; `None` if the values are already in order.
-fn sorted(moments: &[Option<i64>]) -> Option<Vec<u32>> {
+fn ascending_order(moments: &[Option<i64>]) -> Option<Vec<u32>> {
     if moments.is_sorted() {
         return None;
     }

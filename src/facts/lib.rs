@@ -13,6 +13,6 @@ mod assemble;
 mod follow;
 mod infer;
 
-pub use assemble::whole::{broken, read, reduce};
+pub use assemble::whole::{find_broken_rules, read, reduce};
 pub use assemble::{first_pass, part};
 pub use follow::faults;

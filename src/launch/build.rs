@@ -22,9 +22,7 @@ fn main() {
     let is_left_out = var("CUPEER_EMBED").is_ok_and(|value| value == "0");
     let has_sources = root.join("src/preload/Cargo.toml").exists();
     if is_release && !is_left_out && !has_sources {
-        println!(
-            "cargo::warning=this package has no sources of the libraries, and its command will look for them"
-        );
+        println!("cargo::warning=this package has no sources of the libraries, and its command will look for them");
     }
     let is_wanted = is_release && !is_left_out && has_sources;
     let files = if is_wanted { build(&root, &out) } else { Vec::new() };

@@ -4,7 +4,7 @@
 //! wanted library, stands first in LD_LIBRARY_PATH. One directory per library, kept for the next run.
 
 use crate::args::DriverArgs;
-use crate::elf::Elf;
+use crate::elf::ElfFile;
 use crate::libraries;
 use anyhow::{Context, Result, ensure};
 use cupeer_console::output;
@@ -23,7 +23,7 @@ pub const NO_RUNTIME: &str = "the CUDA runtime (libcudart, linked or within the 
     driver API do";
 
 /// Returns the note for a run in which no process loaded a driver.
-pub fn unused(chosen: Option<&Chosen>, program: &[OsString]) -> String {
+pub fn no_driver_note(chosen: Option<&ChosenDriver>, program: &[OsString]) -> String {
     let is_sim = |word: &&OsString| word.as_bytes() == b"--sim" || word.as_bytes().starts_with(b"--sim=");
     let hint = match program.iter().skip(1).find(is_sim) {
         _ if chosen.is_some() => String::new(),
@@ -36,13 +36,10 @@ pub fn unused(chosen: Option<&Chosen>, program: &[OsString]) -> String {
         }
         None => "; where the machine has no driver, --sim simulates one".to_owned(),
     };
-    format!(
-        "no process loaded the CUDA driver ({}), so there is nothing to report{hint}",
-        Library::Cuda.soname()
-    )
+    format!("no process loaded the CUDA driver ({}), so there is nothing to report{hint}", Library::Cuda.soname())
 }
 
-pub struct Chosen {
+pub struct ChosenDriver {
     pub library: PathBuf,
     /// Directory that contains the links to the driver.
     pub directory: PathBuf,
@@ -53,27 +50,27 @@ pub struct Chosen {
 }
 
 /// Reads `--sim` and `--driver`; returns `None` for the machine's own driver.
-pub fn choose(args: &DriverArgs) -> Result<Option<Chosen>> {
+pub fn choose_driver(args: &DriverArgs) -> Result<Option<ChosenDriver>> {
     if let Some(topology) = &args.sim {
-        let topology = topology.as_deref().map(topology_of).transpose().context("--sim")?;
+        let topology = topology.as_deref().map(resolve_topology).transpose().context("--sim")?;
         let (setting, file) = topology.map(|(value, file)| ((env::SIM, value), file)).unzip();
         let file = file.flatten();
-        let library = libraries::find(libraries::SIM)?;
-        let directory = sim_directory(&library)?;
-        return Ok(Some(Chosen { library, directory, setting, file }));
+        let library = libraries::find_library(libraries::SIM)?;
+        let directory = make_sim_directory(&library)?;
+        return Ok(Some(ChosenDriver { library, directory, setting, file }));
     }
     let Some(path) = &args.driver else { return Ok(None) };
-    let library = check(path).with_context(|| format!("--driver '{}'", path.display()))?;
-    let directory = link_directory(&library)?;
+    let library = check_driver(path).with_context(|| format!("--driver '{}'", path.display()))?;
+    let directory = make_link_directory(&library)?;
     let setting = Some((env::DRIVER, library.clone().into_os_string()));
-    Ok(Some(Chosen { library, directory, setting, file: None }))
+    Ok(Some(ChosenDriver { library, directory, setting, file: None }))
 }
 
 /// Checks a topology, and makes the path of a topology file absolute, because programs change their working directory.
-pub fn topology_of(text: &OsStr) -> Result<(OsString, Option<PathBuf>)> {
+pub fn resolve_topology(text: &OsStr) -> Result<(OsString, Option<PathBuf>)> {
     let text = text.to_str().context("the topology is not UTF-8")?;
     cupeer_topology::Topology::parse(text).map_err(anyhow::Error::msg)?;
-    let Some(path) = cupeer_topology::path_of(text) else { return Ok((text.into(), None)) };
+    let Some(path) = cupeer_topology::topology_path(text) else { return Ok((text.into(), None)) };
     let absolute = std::path::absolute(path).with_context(|| format!("'{path}'"))?;
     let mut value = absolute.clone().into_os_string();
     value.push(&text[path.len()..]);
@@ -81,18 +78,18 @@ pub fn topology_of(text: &OsStr) -> Result<(OsString, Option<PathBuf>)> {
 }
 
 /// Checks that a file can be a driver, and returns its real path.
-fn check(path: &Path) -> Result<PathBuf> {
+fn check_driver(path: &Path) -> Result<PathBuf> {
     let library = path.canonicalize()?;
-    let elf = Elf::open(&library)?.context("not a shared library; a driver is an ELF file")?;
+    let elf = ElfFile::open(&library)?.context("not a shared library; a driver is an ELF file")?;
     let arch = std::env::consts::ARCH;
     ensure!(elf.is_native(), "the library is for another machine; a driver is a 64-bit {arch} library");
-    ensure!(elf.is_shared(), "not a shared library; a driver is one, usually libcuda.so.1");
+    ensure!(elf.is_shared_object(), "not a shared library; a driver is one, usually libcuda.so.1");
     ensure!(
-        !is_ours(&library, &elf),
+        !is_preload_library(&library, &elf),
         "this is cupeer's own preload library, which needs a driver behind it; name that driver"
     );
     ensure!(
-        elf.exports("cuInit")?,
+        elf.exports_symbol("cuInit")?,
         "the library has no cuInit, so it is not a CUDA driver; a driver is usually libcuda.so.1"
     );
     Ok(library)
@@ -103,52 +100,51 @@ fn check(path: &Path) -> Result<PathBuf> {
 pub fn is_driver(element: &Path) -> bool {
     let soname = Library::Cuda.soname();
     let is_named = |name: &OsStr| name.as_bytes().starts_with(soname.trim_end_matches(".1").as_bytes());
-    let says_so = || Elf::open(element).ok()??.soname().ok()?.map(|name| name == soname);
+    let says_so = || ElfFile::open(element).ok()??.soname().ok()?.map(|name| name == soname);
     element.file_name().is_some_and(is_named) || (element.is_file() && says_so() == Some(true))
 }
 
 /// Returns true if a library is the preload library, under any path.
-pub fn is_ours(library: &Path, elf: &Elf) -> bool {
+pub fn is_preload_library(library: &Path, elf: &ElfFile) -> bool {
     let id = |path: &Path| path.metadata().map(|m| (m.dev(), m.ino())).ok();
     let same =
-        libraries::find(libraries::PRELOAD).is_ok_and(|own| id(&own).is_some() && id(&own) == id(library));
+        libraries::find_library(libraries::PRELOAD).is_ok_and(|own| id(&own).is_some() && id(&own) == id(library));
     same || elf.soname().is_ok_and(|name| name.as_deref() == Some(libraries::PRELOAD))
 }
 
 /// Returns the directory of links to the simulated driver. It lies beside the driver, so that a container that mounts the
 /// driver has the links, too; if that place is not writable, the directory belongs to the user.
-fn sim_directory(library: &Path) -> Result<PathBuf> {
+fn make_sim_directory(library: &Path) -> Result<PathBuf> {
     let directory = library.with_file_name("cupeer-sim");
     let target = Path::new("..").join(library.file_name().unwrap_or_default());
     let made = match std::fs::DirBuilder::new().mode(0o755).create(&directory) {
         Err(error) if error.kind() != AlreadyExists => Err(error),
         _ => {
             // Libraries in this directory take precedence over the system's libraries.
-            if let Err(error) = libraries::check(&directory) {
-                output::complain(&format!("{error:#}; using a directory of the user instead"));
-                return link_directory(library);
+            if let Err(error) = libraries::check_ownership(&directory) {
+                output::print_problem(&format!("{error:#}; using a directory of the user instead"));
+                return make_link_directory(library);
             }
-            link(&directory, &target)
+            make_links(&directory, &target)
         }
     };
     let Err(error) = made else { return Ok(directory) };
     tracing::debug!("{}: {error}; using a directory of the user", directory.display());
-    link_directory(library)
+    make_link_directory(library)
 }
 
 /// Returns a directory of the user's with links to a library.
-fn link_directory(library: &Path) -> Result<PathBuf> {
+fn make_link_directory(library: &Path) -> Result<PathBuf> {
     let mut hasher = DefaultHasher::new();
     library.as_os_str().as_bytes().hash(&mut hasher);
     let directory = libraries::private_directory()?.join(format!("driver-{:016x}", hasher.finish()));
     libraries::make_private(&directory)?;
-    link(&directory, library)
-        .with_context(|| format!("failed to link a driver in {}", directory.display()))?;
+    make_links(&directory, library).with_context(|| format!("failed to link a driver in {}", directory.display()))?;
     Ok(directory)
 }
 
 /// Creates the links to a driver in a directory. Several processes may do so at the same time.
-fn link(directory: &Path, target: &Path) -> std::io::Result<()> {
+fn make_links(directory: &Path, target: &Path) -> std::io::Result<()> {
     let soname = Library::Cuda.soname();
     for name in [soname, soname.trim_end_matches(".1")] {
         let link = directory.join(name);

@@ -1,7 +1,7 @@
 //! ELF files of programs and drivers, before anything is started: whether a program has a dynamic loader, and whether a file can
 //! be a driver. Reads only the parts that it needs: programs are large.
 
-use cupeer_record::plain::{self, Links};
+use cupeer_record::plain::{self, SymbolicLinks};
 use cupeer_report::symbols::mapped::Bytes;
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
@@ -18,22 +18,22 @@ const NATIVE: elf::Machine = elf::EM_X86_64;
 #[cfg(target_arch = "aarch64")]
 const NATIVE: elf::Machine = elf::EM_AARCH64;
 
-pub struct Elf {
+pub struct ElfFile {
     data: Bytes,
     /// Machine architecture of the file; `None` if the file is not a little-endian 64-bit ELF file.
     machine: Option<elf::Machine>,
 }
 
-impl Elf {
+impl ElfFile {
     /// Opens a file; returns `None` if the file is not an ELF file.
-    pub fn open(path: &Path) -> io::Result<Option<Elf>> {
-        let data = Bytes::map(&plain::open(path, Links::Followed)?)?;
+    pub fn open(path: &Path) -> io::Result<Option<ElfFile>> {
+        let data = Bytes::map(&plain::open(path, SymbolicLinks::Followed)?)?;
         if !data.starts_with(&elf::ELFMAG) {
             return Ok(None);
         }
         let header = FileHeader64::<LE>::parse(&*data).and_then(|header| header.endian().map(|_| header));
         let machine = header.ok().map(|header| header.e_machine(LE));
-        Ok(Some(Elf { data, machine }))
+        Ok(Some(ElfFile { data, machine }))
     }
 
     fn header(&self) -> Result<&FileHeader64<LE>> {
@@ -45,9 +45,8 @@ impl Elf {
     }
 
     /// Returns the name of the file's machine architecture, for a file of another architecture than this build.
-    pub fn architecture_mismatch(&self) -> String {
-        self.machine
-            .map_or("not a 64-bit program".into(), |machine| format!("a program for machine {}", machine.0))
+    pub fn describe_architecture(&self) -> String {
+        self.machine.map_or("not a 64-bit program".into(), |machine| format!("a program for machine {}", machine.0))
     }
 
     /// Returns the path of the dynamic loader that the program requests.
@@ -61,12 +60,12 @@ impl Elf {
     }
 
     /// Reads the addresses of the file's segments in memory.
-    pub fn segments(&self) -> Result<Segments> {
-        Segments::of(self.header()?.program_headers(LE, &*self.data)?)
+    pub fn read_segments(&self) -> Result<Segments> {
+        Segments::from_headers(self.header()?.program_headers(LE, &*self.data)?)
     }
 
     /// Returns the named dynamic symbols that the file defines: for each, its address in the file, and its size in bytes.
-    pub fn symbols(&self, names: &[&'static CStr]) -> Result<HashMap<&'static CStr, (u64, u64)>> {
+    pub fn find_symbols(&self, names: &[&'static CStr]) -> Result<HashMap<&'static CStr, (u64, u64)>> {
         let symbols = self.header()?.sections(LE, &*self.data)?.symbols(LE, &*self.data, elf::SHT_DYNSYM)?;
         let defined = symbols.iter().filter(|symbol| !symbol.is_undefined(LE));
         let named = defined.filter_map(|symbol| {
@@ -78,7 +77,7 @@ impl Elf {
     }
 
     /// Returns true for a shared library, and for a position-independent program.
-    pub fn is_shared(&self) -> bool {
+    pub fn is_shared_object(&self) -> bool {
         let is_dynamic = |header: &FileHeader64<LE>| {
             let segments = header.program_headers(LE, &*self.data).unwrap_or_default();
             header.e_type(LE) == elf::ET_DYN && segments.iter().any(|one| one.p_type(LE) == elf::PT_DYNAMIC)
@@ -88,7 +87,7 @@ impl Elf {
 
     /// Returns true if the file contains everything that the dynamic loader maps: a program that maps an incomplete library ends
     /// by SIGBUS.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         let length = self.data.len() as u64;
         let is_there = |segment: &elf::ProgramHeader64<LE>| {
             let end = segment.p_offset(LE).checked_add(segment.p_filesz(LE));
@@ -99,7 +98,7 @@ impl Elf {
     }
 
     /// Returns the names of the libraries that the file needs (DT_NEEDED).
-    pub fn needed(&self) -> Result<Vec<String>> {
+    pub fn needed_libraries(&self) -> Result<Vec<String>> {
         let dynamic = self.header()?.sections(LE, &*self.data)?.dynamic_table(LE, &*self.data)?;
         let needed = dynamic.iter().filter(|entry| entry.tag == elf::DT_NEEDED);
         needed.map(|entry| Ok(String::from_utf8_lossy(dynamic.string(entry)?).into_owned())).collect()
@@ -112,7 +111,7 @@ impl Elf {
     }
 
     /// Returns the contents of the first note with an owner (including its final NUL) and a type.
-    pub fn note(&self, owner: &[u8], kind: u32) -> Result<Option<Vec<u8>>> {
+    pub fn find_note(&self, owner: &[u8], kind: u32) -> Result<Option<Vec<u8>>> {
         for segment in self.header()?.program_headers(LE, &*self.data)? {
             let Some(mut notes) = segment.notes(LE, &*self.data)? else { continue };
             while let Some(note) = notes.next()? {
@@ -124,7 +123,7 @@ impl Elf {
         Ok(None)
     }
 
-    pub fn exports(&self, name: &str) -> Result<bool> {
+    pub fn exports_symbol(&self, name: &str) -> Result<bool> {
         let symbols = self.header()?.sections(LE, &*self.data)?.symbols(LE, &*self.data, elf::SHT_DYNSYM)?;
         let is_it = |symbol: &elf::Sym64<LE>| {
             !symbol.is_undefined(LE) && symbol.name(LE, symbols.strings()) == Ok(name.as_bytes())
@@ -143,7 +142,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    fn of(headers: &[elf::ProgramHeader64<LE>]) -> Result<Segments> {
+    fn from_headers(headers: &[elf::ProgramHeader64<LE>]) -> Result<Segments> {
         let of_kind = |kind| headers.iter().filter(move |header| header.p_type(LE) == kind);
         Ok(Segments {
             loads: of_kind(elf::PT_LOAD).map(|header| (header.p_offset(LE), header.p_vaddr(LE))).collect(),
@@ -152,13 +151,13 @@ impl Segments {
     }
 
     /// Reads the segments of a file that is completely in memory.
-    pub fn of_bytes(bytes: &[u8]) -> Result<Segments> {
-        Segments::of(FileHeader64::<LE>::parse(bytes)?.program_headers(LE, bytes)?)
+    pub fn from_bytes(bytes: &[u8]) -> Result<Segments> {
+        Segments::from_headers(FileHeader64::<LE>::parse(bytes)?.program_headers(LE, bytes)?)
     }
 
     /// Returns the difference between addresses in memory and in the file. `address` and `offset` are those of one mapping of
     /// the file.
-    pub fn base(&self, address: u64, offset: u64) -> Option<u64> {
+    pub fn load_bias(&self, address: u64, offset: u64) -> Option<u64> {
         const PAGE: u64 = 4096;
         let whole = |number: u64| number & !(PAGE - 1);
         let of = |(start, _): &&(u64, u64)| whole(*start) == offset;
@@ -173,16 +172,19 @@ mod tests {
 
     #[test]
     fn reads_this_program_and_its_libc() {
-        let own = Elf::open(&std::env::current_exe().unwrap()).unwrap().unwrap();
+        let own = ElfFile::open(&std::env::current_exe().unwrap()).unwrap().unwrap();
         assert!(own.is_native() && own.interpreter().unwrap().unwrap().contains("/ld-linux"));
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let libc =
-            maps.lines().filter_map(|l| l.find('/').map(|at| &l[at..])).find(|p| p.contains("/libc.so.6"));
-        let libc = Elf::open(Path::new(libc.unwrap())).unwrap().unwrap();
-        assert!(libc.is_shared() && libc.exports("printf").unwrap() && !libc.exports("cuInit").unwrap());
+        let libc = maps.lines().filter_map(|l| l.find('/').map(|at| &l[at..])).find(|p| p.contains("/libc.so.6"));
+        let libc = ElfFile::open(Path::new(libc.unwrap())).unwrap().unwrap();
+        assert!(
+            libc.is_shared_object()
+                && libc.exports_symbol("printf").unwrap()
+                && !libc.exports_symbol("cuInit").unwrap()
+        );
         assert_eq!(libc.soname().unwrap().as_deref(), Some("libc.so.6"));
         // Its build id, 20 bytes in all distributions.
-        assert_eq!(libc.note(b"GNU\0", elf::NT_GNU_BUILD_ID.0).unwrap().map(|id| id.len()), Some(20));
+        assert_eq!(libc.find_note(b"GNU\0", elf::NT_GNU_BUILD_ID.0).unwrap().map(|id| id.len()), Some(20));
     }
 
     #[test]
@@ -193,8 +195,8 @@ mod tests {
             let mut bytes = whole[..whole.len().min(1 << 16)].to_vec();
             bytes[at] = !bytes[at];
             std::fs::write(&path, &bytes).unwrap();
-            if let Ok(Some(elf)) = Elf::open(&path) {
-                let _ = (elf.interpreter(), elf.soname(), elf.exports("cuInit"), elf.note(b"GNU\0", 3));
+            if let Ok(Some(elf)) = ElfFile::open(&path) {
+                let _ = (elf.interpreter(), elf.soname(), elf.exports_symbol("cuInit"), elf.find_note(b"GNU\0", 3));
             }
         }
         std::fs::remove_file(&path).unwrap();

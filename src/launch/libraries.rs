@@ -1,6 +1,6 @@
 //! The two shared libraries: their files, their version, and the users who could have replaced them.
 //!
-//! They lie beside the command or in one of [`PLACES`]; none is a directory that ldconfig looks through, because it would
+//! They lie beside the command or in one of [`SEARCH_DIRECTORIES`]; none is a directory that ldconfig looks through, because it would
 //! make the simulated driver the system's libcuda.so.1. A command that carries them unpacks them ([`carried`]).
 //!
 //! What the dynamic loader is led to becomes code in the user's programs. So those files, and the directories around
@@ -13,7 +13,7 @@ mod private;
 
 pub use private::{make_private, private_directory};
 
-use crate::elf::Elf;
+use crate::elf::ElfFile;
 use anyhow::{Context, Result, bail};
 use cupeer_console::startup::effective_user;
 use cupeer_spec::version;
@@ -27,31 +27,31 @@ pub const PRELOAD: &str = "libcupeer.so";
 pub const SIM: &str = "libcupeer_sim.so";
 /// Directories in which the libraries are searched, relative to the command's directory. pip does not install `lib` with
 /// `--target`.
-const PLACES: [&str; 3] = ["", "../lib/cupeer", "../libexec/cupeer"];
+const SEARCH_DIRECTORIES: [&str; 3] = ["", "../lib/cupeer", "../libexec/cupeer"];
 
 /// Version of the command. The libraries must have the same version, because they share settings, pages, and files.
-const OWN: &str = env!("CARGO_PKG_VERSION");
+const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-fn command() -> Result<PathBuf> {
+fn command_path() -> Result<PathBuf> {
     std::env::current_exe().context("failed to find cupeer's libraries: /proc/self/exe")
 }
 
 /// Finds one of the two libraries. Refuses a library that another user may have planted, or that has another version.
-pub fn find(name: &str) -> Result<PathBuf> {
-    let command = command()?;
+pub fn find_library(name: &str) -> Result<PathBuf> {
+    let command = command_path()?;
     let beside = command.parent().unwrap_or(Path::new("/"));
     let above = beside.parent().unwrap_or(Path::new("/"));
-    let places = PLACES.map(|place| match place.strip_prefix("../") {
+    let places = SEARCH_DIRECTORIES.map(|place| match place.strip_prefix("../") {
         Some(place) => above.join(place),
         None => beside.to_owned(),
     });
     let mut mismatch = None;
     for library in places.iter().map(|place| place.join(name)).filter(|library| library.is_file()) {
-        check(&library)?;
-        let file = Elf::open(&library).ok().flatten();
-        match file.as_ref().and_then(version_of) {
-            Some(version) if version == OWN => {
-                if !file.is_some_and(|file| file.is_whole()) {
+        check_ownership(&library)?;
+        let file = ElfFile::open(&library).ok().flatten();
+        match file.as_ref().and_then(library_version) {
+            Some(version) if version == OWN_VERSION => {
+                if !file.is_some_and(|file| file.is_complete()) {
                     bail!("'{}' is cut short; install the package again", library.display());
                 }
                 tracing::debug!("{name} is {}", library.display());
@@ -60,30 +60,29 @@ pub fn find(name: &str) -> Result<PathBuf> {
             version => mismatch = mismatch.or(Some((library, version))),
         }
     }
-    if let Some(library) = carried::unpack(name)? {
+    if let Some(library) = carried::unpack_library(name)? {
         return Ok(library);
     }
     if let Some((library, version)) = mismatch {
-        let version = version.map_or("does not say of which version it is".to_owned(), |version| {
-            format!("is of cupeer {version}")
-        });
+        let version = version
+            .map_or("does not say of which version it is".to_owned(), |version| format!("is of cupeer {version}"));
         let library = library.display();
-        bail!("'{library}' {version}, and this command is of {OWN}; install both from one package");
+        bail!("'{library}' {version}, and this command is of {OWN_VERSION}; install both from one package");
     }
     let [a, b, c] = places.map(|place| place.display().to_string());
     bail!("{name} is neither in {a} nor in {b} nor in {c}; keep the command and its libraries together")
 }
 
 /// Returns the version that a library contains.
-fn version_of(library: &Elf) -> Option<String> {
-    let note = library.note(version::OWNER, version::KIND).ok()??;
-    version::read(&note).map(str::to_owned)
+fn library_version(library: &ElfFile) -> Option<String> {
+    let note = library.find_note(version::OWNER, version::KIND).ok()??;
+    version::read_version(&note).map(str::to_owned)
 }
 
 /// Refuses a file, directory, or link of the dynamic loader's if another user could have created it or could change it.
-pub fn check(path: &Path) -> Result<()> {
+pub fn check_ownership(path: &Path) -> Result<()> {
     let around = |path: &Path| path.parent().unwrap_or(Path::new("/")).to_owned();
-    let command = command()?;
+    let command = command_path()?;
     let mends = CommandOwners { command: command.metadata()?, beside: around(&command).metadata()? };
     let mut paths = vec![path.to_owned()];
     if path.is_symlink() {
@@ -92,7 +91,7 @@ pub fn check(path: &Path) -> Result<()> {
     for path in paths.iter().flat_map(|path| [around(path), path.clone()]) {
         let shown = path.display();
         let found = path.symlink_metadata().with_context(|| format!("failed to inspect '{shown}'"))?;
-        if let Some(reason) = mends.distrust(&found) {
+        if let Some(reason) = mends.reason_for_distrust(&found) {
             bail!(
                 "refused to load libraries by way of '{shown}': {reason}, or install cupeer where only you can write"
             );
@@ -110,7 +109,7 @@ struct CommandOwners {
 impl CommandOwners {
     /// Returns a sentence about why another user may have planted a file, and how to fix that; `None` if the file is
     /// trusted.
-    fn distrust(&self, found: &Metadata) -> Option<String> {
+    fn reason_for_distrust(&self, found: &Metadata) -> Option<String> {
         let (owner, group, mode) = (found.uid(), found.gid(), found.mode());
         if ![effective_user(), 0, self.command.uid()].contains(&owner) {
             return Some(format!("it belongs to user {owner}; remove it"));
@@ -135,11 +134,11 @@ impl CommandOwners {
 /// Finds the preload library. If its path has characters that end a path in LD_PRELOAD, copies it to a directory of the
 /// user's.
 pub fn find_preload() -> Result<PathBuf> {
-    let library = find(PRELOAD)?;
+    let library = find_library(PRELOAD)?;
     if !library.as_os_str().as_bytes().iter().any(|byte| ENDS_A_PATH.contains(byte)) {
         return Ok(library);
     }
-    let copy = std::fs::read(&library).map_err(Into::into).and_then(|bytes| carried::keep(PRELOAD, &bytes));
+    let copy = std::fs::read(&library).map_err(Into::into).and_then(|bytes| carried::store_library(PRELOAD, &bytes));
     copy.with_context(|| {
         let shown = library.display();
         format!("failed to copy '{shown}', whose space or colon ends a path in LD_PRELOAD")
@@ -150,8 +149,7 @@ pub fn find_preload() -> Result<PathBuf> {
 const ENDS_A_PATH: &[u8] = b" :";
 
 /// Returns the elements of a value of LD_PRELOAD.
-pub fn preloaded(value: &OsStr) -> impl Iterator<Item = &Path> {
-    let elements =
-        value.as_bytes().split(|byte| ENDS_A_PATH.contains(byte)).filter(|element| !element.is_empty());
+pub fn preload_elements(value: &OsStr) -> impl Iterator<Item = &Path> {
+    let elements = value.as_bytes().split(|byte| ENDS_A_PATH.contains(byte)).filter(|element| !element.is_empty());
     elements.map(|element| Path::new(OsStr::from_bytes(element)))
 }

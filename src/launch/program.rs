@@ -1,13 +1,13 @@
 //! Checks of a program before it starts: its path, and whether the dynamic loader will load the preload library into it.
 
 use crate::args::{Level, Options};
-use crate::elf::Elf;
+use crate::elf::ElfFile;
 use crate::libraries;
 use crate::settings::check_access;
 use clap::ValueEnum;
-use cupeer_console::output::Failure;
+use cupeer_console::output::CommandFailure;
 use cupeer_console::status;
-use cupeer_record::plain::{self, Links};
+use cupeer_record::plain::{self, SymbolicLinks};
 use cupeer_spec::function::Library;
 use cupeer_topology::Topology;
 use std::collections::BTreeSet;
@@ -24,10 +24,10 @@ pub const MUSL: &str = "/ld-musl-";
 const MOST_SCRIPTS: usize = 5;
 
 /// Function that runs a program under cupeer with these options and these additional variables.
-pub type Run = fn(&Options, &[(&str, &OsStr)], &[OsString]) -> anyhow::Result<Ran>;
+pub type RunProgram = fn(&Options, &[(&str, &OsStr)], &[OsString]) -> anyhow::Result<ProgramOutcome>;
 
 /// A program that has run under cupeer.
-pub struct Ran {
+pub struct ProgramOutcome {
     /// Sentence about its end, such as "ended with status 0".
     pub ended: String,
     /// Number of processes that reached the driver.
@@ -39,10 +39,10 @@ pub struct Ran {
 }
 
 /// Returns the failure to execute a program, with the message and exit status that `env` has.
-pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
+pub fn execution_failure(program: &OsStr, error: &io::Error) -> CommandFailure {
     let missing = error.raw_os_error() == Some(libc::ENOENT);
     if is_path(program) && Path::new(program).is_dir() {
-        return Failure {
+        return CommandFailure {
             sentence: format!("'{}': it is a directory, not a program", program.display()),
             excerpt: None,
             status: status::NOT_EXECUTABLE,
@@ -53,8 +53,8 @@ pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let words = words.split(" (os error").next().unwrap_or_default();
     let interpreter = missing_interpreter(program).filter(|_| missing);
     let hint = interpreter.map(|path| format!(" (its interpreter {path} is missing)"));
-    let hint = hint.or_else(|| meant_option(program).filter(|_| missing)).unwrap_or_default();
-    Failure {
+    let hint = hint.or_else(|| suggest_option(program).filter(|_| missing)).unwrap_or_default();
+    CommandFailure {
         sentence: format!("'{}': {words}{hint}", program.display()),
         excerpt: None,
         status: if missing { status::NOT_FOUND } else { status::NOT_EXECUTABLE },
@@ -68,7 +68,7 @@ fn is_path(program: &OsStr) -> bool {
 
 /// Returns the option that the user meant, if the program looks like an option's value: some options take a value only after
 /// `=`.
-fn meant_option(program: &OsStr) -> Option<String> {
+fn suggest_option(program: &OsStr) -> Option<String> {
     let name = program.to_str()?;
     let option = if Topology::parse(name).is_ok() {
         "--sim"
@@ -80,7 +80,7 @@ fn meant_option(program: &OsStr) -> Option<String> {
 }
 
 /// Returns the path of the program that exec will find, if it can be determined.
-pub fn find(program: &OsStr) -> Option<PathBuf> {
+pub fn find_program(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(program.into());
     }
@@ -91,8 +91,8 @@ pub fn find(program: &OsStr) -> Option<PathBuf> {
 
 /// Returns a sentence about why the preload library will not be loaded into a program; `None` if it will be, or if the
 /// program cannot be started at all.
-pub fn obstacle(program: &OsStr) -> Option<String> {
-    let path = find(program)?;
+pub fn preload_obstacle(program: &OsStr) -> Option<String> {
+    let path = find_program(program)?;
     tracing::debug!("the program is {}", path.display());
     let (binary, scripts) = follow_scripts(&path)?;
     let reason = loading_obstacle(&binary)?;
@@ -117,15 +117,15 @@ pub fn obstacles_in_shell(program: &[OsString]) -> Vec<String> {
         Some(word.trim_matches(['"', '\'']).to_owned())
     });
     let commands: BTreeSet<String> = commands.collect();
-    commands.iter().filter_map(|command| obstacle(OsStr::new(command))).collect()
+    commands.iter().filter_map(|command| preload_obstacle(OsStr::new(command))).collect()
 }
 
 /// Returns the note for a program that the dynamic loader ended because it found no driver; `None` if the program does not
 /// need a driver.
-pub fn missing_driver(program: &OsStr) -> Option<String> {
-    let path = find(program)?;
+pub fn missing_driver_note(program: &OsStr) -> Option<String> {
+    let path = find_program(program)?;
     let soname = Library::Cuda.soname();
-    let needed = Elf::open(&follow_scripts(&path)?.0).ok()??.needed().ok()?;
+    let needed = ElfFile::open(&follow_scripts(&path)?.0).ok()??.needed_libraries().ok()?;
     needed.iter().any(|name| name == soname).then(|| {
         format!(
             "{} needs {soname}, which the loader did not find; --sim runs it on the simulated driver",
@@ -136,8 +136,8 @@ pub fn missing_driver(program: &OsStr) -> Option<String> {
 
 /// Returns the interpreter of a program that exec could not start because the interpreter is missing.
 pub fn missing_interpreter(program: &OsStr) -> Option<String> {
-    let (binary, _) = follow_scripts(&find(program)?)?;
-    let interpreter = match Elf::open(&binary) {
+    let (binary, _) = follow_scripts(&find_program(program)?)?;
+    let interpreter = match ElfFile::open(&binary) {
         Ok(elf) => PathBuf::from(elf?.interpreter().ok()??),
         Err(_) => binary,
     };
@@ -158,7 +158,7 @@ fn follow_scripts(path: &Path) -> Option<(PathBuf, usize)> {
 
 fn script_interpreter(path: &Path) -> Option<PathBuf> {
     let mut start = Vec::new();
-    plain::open(path, Links::Followed).ok()?.take(256).read_to_end(&mut start).ok()?;
+    plain::open(path, SymbolicLinks::Followed).ok()?.take(256).read_to_end(&mut start).ok()?;
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?.trim_ascii();
     let word = line.split(|byte| b" \t".contains(byte)).next().filter(|word| !word.is_empty())?;
     Some(PathBuf::from(OsStr::from_bytes(word)))
@@ -167,14 +167,12 @@ fn script_interpreter(path: &Path) -> Option<PathBuf> {
 fn loading_obstacle(binary: &Path) -> Option<String> {
     let library = libraries::PRELOAD;
     let found = binary.metadata().ok().filter(|found| found.is_file())?;
-    if let Some(privilege) = privilege(binary, &found) {
-        return Some(format!(
-            "{privilege}, so the dynamic loader ignores LD_PRELOAD and {library} is not loaded"
-        ));
+    if let Some(privilege) = gained_privilege(binary, &found) {
+        return Some(format!("{privilege}, so the dynamic loader ignores LD_PRELOAD and {library} is not loaded"));
     }
-    let elf = Elf::open(binary).ok()??;
+    let elf = ElfFile::open(binary).ok()??;
     if !elf.is_native() {
-        return Some(format!("is {}, so {library} is not loaded", elf.architecture_mismatch()));
+        return Some(format!("is {}, so {library} is not loaded", elf.describe_architecture()));
     }
     match elf.interpreter().ok()? {
         // The dynamic loader itself may be started as a program; it has no loader either.
@@ -194,18 +192,17 @@ fn is_loader(binary: &Path) -> bool {
 }
 
 /// Returns the reason why the dynamic loader ignores the environment: the program has more privileges than its caller.
-fn privilege(binary: &Path, found: &std::fs::Metadata) -> Option<&'static str> {
+fn gained_privilege(binary: &Path, found: &std::fs::Metadata) -> Option<&'static str> {
     // SAFETY: prctl only answers here; getuid and getgid cannot fail.
     let (no_new, user, group) =
         unsafe { (libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), libc::getuid(), libc::getgid()) };
-    if no_new == 1 || ignores_set_user(binary) {
+    if no_new == 1 || is_mounted_nosuid(binary) {
         return None;
     }
     if found.mode() & libc::S_ISUID != 0 && found.uid() != user {
         return Some("is a set-uid program");
     }
-    if found.mode() & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP && found.gid() != group
-    {
+    if found.mode() & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP && found.gid() != group {
         return Some("is a set-gid program");
     }
     // Root gains no privilege from the capabilities of a file.
@@ -213,7 +210,7 @@ fn privilege(binary: &Path, found: &std::fs::Metadata) -> Option<&'static str> {
 }
 
 /// Returns true if a file system is mounted without set-user-id bits (nosuid).
-fn ignores_set_user(binary: &Path) -> bool {
+fn is_mounted_nosuid(binary: &Path) -> bool {
     let Ok(path) = CString::new(binary.as_os_str().as_bytes()) else { return false };
     // SAFETY: all-zero bytes are a valid statvfs, the path is NUL-terminated, and the call fills it.
     unsafe {

@@ -7,17 +7,20 @@ const ACCESS_DESC_BYTES: usize = 12;
 
 /// Properties of an allocation, or of a pool, that is to be created.
 #[derive(Clone, Copy)]
-pub struct AllocProps {
-    /// The handle types.
+pub struct AllocationProps {
+    /// Bit mask of the handle types by which it can be exported.
     pub types: i32,
-    /// The device of its location; `None` if the location is not a device.
+    /// The device on which the memory is to be; `None` if its location is not a device.
     pub device: Option<i32>,
 }
 
-impl AllocProps {
+impl AllocationProps {
     /// Reads a CUmemAllocationProp, or a CUmemPoolProps, which has the same first fields.
-    pub fn from_bytes(bytes: &[u8]) -> Option<AllocProps> {
-        Some(AllocProps { types: number(bytes, 4)?, device: device(number(bytes, 8)?, number(bytes, 12)?) })
+    pub fn from_bytes(bytes: &[u8]) -> Option<AllocationProps> {
+        Some(AllocationProps {
+            types: read_i32(bytes, 4)?,
+            device: device_of_location(read_i32(bytes, 8)?, read_i32(bytes, 12)?),
+        })
     }
 }
 
@@ -28,7 +31,7 @@ pub struct MulticastProps {
     pub devices: u32,
     /// Size in bytes.
     pub bytes: u64,
-    /// The handle types.
+    /// Bit mask of the handle types by which it can be exported.
     pub types: i32,
 }
 
@@ -36,13 +39,13 @@ impl MulticastProps {
     /// Reads a CUmulticastObjectProp.
     pub fn from_bytes(bytes: &[u8]) -> Option<MulticastProps> {
         let wide = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        Some(MulticastProps { devices: number(bytes, 0)? as u32, bytes: wide(4)?, types: wide(12)? as i32 })
+        Some(MulticastProps { devices: read_i32(bytes, 0)? as u32, bytes: wide(4)?, types: wide(12)? as i32 })
     }
 }
 
 /// The access rights of devices: bit masks by the process's device ordinals.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Access {
+pub struct AccessRights {
     /// Devices without access.
     none: u64,
     /// Devices that may read.
@@ -51,14 +54,14 @@ pub struct Access {
     write: u64,
 }
 
-impl Access {
+impl AccessRights {
     /// No rights for any device.
-    pub const NONE: Access = Access { none: 0, read: 0, write: 0 };
+    pub const NONE: AccessRights = AccessRights { none: 0, read: 0, write: 0 };
 
     /// Reads an array of CUmemAccessDesc. Returns the access, and the number of elements.
-    pub fn from_bytes(bytes: &[u8]) -> (Access, usize) {
-        let (mut all, mut count) = (Access::default(), 0);
-        for (device, flags) in access(bytes) {
+    pub fn from_bytes(bytes: &[u8]) -> (AccessRights, usize) {
+        let (mut all, mut count) = (AccessRights::default(), 0);
+        for (device, flags) in access_descriptors(bytes) {
             count += 1;
             let bit = device.and_then(|device| 1u64.checked_shl(u32::try_from(device).ok()?)).unwrap_or(0);
             for (known, is_it) in
@@ -71,7 +74,7 @@ impl Access {
     }
 
     /// Returns the bit mask of the devices that may read, or read and write.
-    pub fn granted(self) -> u64 {
+    pub fn granted_mask(self) -> u64 {
         self.read | self.write
     }
 
@@ -86,17 +89,17 @@ impl Access {
 }
 
 /// Reads an array of CUmemAccessDesc. Returns for each element the device (`None` if its location is not a device) and the flags.
-pub fn access(bytes: &[u8]) -> impl Iterator<Item = (Option<i32>, i32)> {
+pub fn access_descriptors(bytes: &[u8]) -> impl Iterator<Item = (Option<i32>, i32)> {
     let all = bytes.chunks_exact(ACCESS_DESC_BYTES);
-    all.filter_map(|one| Some((device(number(one, 0)?, number(one, 4)?), number(one, 8)?)))
+    all.filter_map(|one| Some((device_of_location(read_i32(one, 0)?, read_i32(one, 4)?), read_i32(one, 8)?)))
 }
 
 /// Returns the device ordinal of a CUmemLocation; `None` if the location is not a device.
-fn device(kind: i32, id: i32) -> Option<i32> {
+fn device_of_location(kind: i32, id: i32) -> Option<i32> {
     (kind == CUmemLocation::DEVICE).then_some(id)
 }
 
 /// Reads a little-endian number of 4 bytes at an offset.
-pub fn number(bytes: &[u8], at: usize) -> Option<i32> {
+pub fn read_i32(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }

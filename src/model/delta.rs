@@ -1,8 +1,8 @@
 //! One change of the state of a process, read from an effect of a call.
 
-use crate::alloc_props::Access;
+use crate::alloc_props::AccessRights;
 use crate::call::Call;
-use crate::state::Team;
+use crate::state::MulticastDevices;
 use cupeer_spec::effect::{
     AddedDevice, Bound, Effect, End, Grant, Made, Named, Object, Query, Shared, Subject, Unbound,
 };
@@ -21,9 +21,9 @@ pub struct Delta {
     pub bytes: u64,
     /// The driver's number of another object: the allocation that is mapped or bound, the pool of a pointer, or the address by
     /// which an allocation is retained.
-    pub of: u64,
+    pub other: u64,
     /// Offset in a multicast object at which memory is bound or unbound, in bytes.
-    pub at: u64,
+    pub bind_offset: u64,
     /// The fingerprint of the handle of an object that is exported, or was imported.
     pub fingerprint: u64,
     /// The device that the call names, or the device of imported memory: an ordinal of the process.
@@ -31,52 +31,51 @@ pub struct Delta {
     /// The handle types that the call requests.
     pub types: Option<i32>,
     /// The devices of a created multicast object.
-    pub team: Option<Team>,
+    pub multicast: Option<MulticastDevices>,
     /// The access that devices get, and true if these are all devices of the call.
-    pub access: (Access, bool),
+    pub access: (AccessRights, bool),
 }
 
 /// The effect of a call that creates a pool.
-static MAKES_POOL: Effect =
-    Effect::Makes(Made { object: Object::Pool, by: 0, size: None, of: None, at: None });
+static MAKES_POOL: Effect = Effect::Makes(Made { object: Object::Pool, by: 0, size: None, of: None, at: None });
 
 impl Delta {
     const fn new(effect: &'static Effect) -> Delta {
-        let access = (Access::NONE, false);
+        let access = (AccessRights::NONE, false);
         let (device, types, team) = (None, None, None);
         Delta {
             effect,
             is_done: true,
             name: 0,
             bytes: 0,
-            of: 0,
-            at: 0,
+            other: 0,
+            bind_offset: 0,
             fingerprint: 0,
             device,
             types,
-            team,
+            multicast: team,
             access,
         }
     }
 
     /// Returns a change that creates a pool, for a pool whose creating call is not available.
-    pub fn makes_pool(handle: u64, device: Option<i32>) -> Delta {
+    pub fn creating_pool(handle: u64, device: Option<i32>) -> Delta {
         Delta { name: handle, device, ..Delta::new(&MAKES_POOL) }
     }
 
     /// Returns the changes of a call, one per effect of its function. `home` is the device of an allocation that
     /// the call imported, as the driver reported it.
-    pub fn each(call: &Call, home: Option<i32>) -> impl Iterator<Item = Delta> {
+    pub fn changes_of_call(call: &Call, home: Option<i32>) -> impl Iterator<Item = Delta> {
         let device = move |delta: Delta| match delta.effect {
             Effect::Opens(_) => Delta { device: home, ..delta },
             _ => delta,
         };
         let effects = call.function.spec().effects().iter();
-        effects.filter_map(|effect| Delta::read(effect, call)).filter(Delta::is_known).map(device)
+        effects.filter_map(|effect| Delta::read_effect(effect, call)).filter(Delta::has_known_name).map(device)
     }
 
     /// Returns false if the change adds an object whose number is unknown.
-    fn is_known(&self) -> bool {
+    fn has_known_name(&self) -> bool {
         let makes = match self.effect {
             Effect::Makes(_) | Effect::Opens(_) => true,
             Effect::Asks(question) => question.subject == Subject::Pool,
@@ -85,22 +84,22 @@ impl Delta {
         self.name != 0 || !makes
     }
 
-    fn read(effect: &'static Effect, call: &Call) -> Option<Delta> {
-        let at = |argument| call.at(argument);
+    fn read_effect(effect: &'static Effect, call: &Call) -> Option<Delta> {
+        let at = |argument| call.number_at(argument);
         let or_none = |argument: Option<usize>| argument.map_or(0, at);
         let new = Delta { is_done: call.result == 0, ..Delta::new(effect) };
         Some(match *effect {
             Effect::Grants(Grant { by, size, .. }) if new.is_done || size.is_some() => {
-                let (access, count) = Access::from_bytes(call.elements);
+                let (access, count) = AccessRights::from_bytes(call.elements);
                 let access = (access, call.has_all_elements(count));
                 Delta { name: at(by), bytes: or_none(size), access, ..new }
             }
             _ if !new.is_done => return None,
-            Effect::Makes(made) if made.object.is_virtual() || made.object == Object::Pool => {
+            Effect::Makes(made) if made.object.is_virtual_memory() || made.object == Object::Pool => {
                 new.with_created(made, call)
             }
-            Effect::Opens(Shared { object, by, handle, of, .. }) if object.is_granted() => {
-                Delta { name: at(by), of: or_none(of), fingerprint: call.fingerprint(handle), ..new }
+            Effect::Opens(Shared { object, by, handle, of, .. }) if object.needs_granted_access() => {
+                Delta { name: at(by), other: or_none(of), fingerprint: call.fingerprint(handle), ..new }
             }
             Effect::Exports(Shared { object: Object::Allocation | Object::Pool, by, handle, .. }) => {
                 Delta { name: at(by), fingerprint: call.fingerprint(handle), ..new }
@@ -109,9 +108,9 @@ impl Delta {
                 // The only input of cuMemRetainAllocationHandle is an address in the mapping.
                 let args = call.function.spec().args();
                 let address = args.iter().position(|argument| argument.direction == Direction::In);
-                Delta { name: at(by), of: or_none(address), ..new }
+                Delta { name: at(by), other: or_none(address), ..new }
             }
-            Effect::Ends(End { object, by, size, .. }) if object.is_virtual() || object == Object::Pool => {
+            Effect::Ends(End { object, by, size, .. }) if object.is_virtual_memory() || object == Object::Pool => {
                 Delta { name: at(by), bytes: size.map_or(1, at), ..new }
             }
             Effect::Closes(Named { object: Object::Pointer, by }) => Delta { name: at(by), ..new },
@@ -120,10 +119,10 @@ impl Delta {
             }
             Effect::Binds(Bound { by, size, device, team, at: place, .. }) => {
                 let device = device.map(|device| at(device) as i32);
-                Delta { name: at(team), of: at(by), device, at: at(place), bytes: at(size), ..new }
+                Delta { name: at(team), other: at(by), device, bind_offset: at(place), bytes: at(size), ..new }
             }
             Effect::Unbinds(Unbound { team, device, at: place, .. }) => {
-                Delta { name: at(team), device: Some(at(device) as i32), at: at(place), ..new }
+                Delta { name: at(team), device: Some(at(device) as i32), bind_offset: at(place), ..new }
             }
             Effect::Asks(question) => return new.with_answer(question, call),
             _ => return None,
@@ -132,42 +131,45 @@ impl Delta {
 
     /// Returns the change with the values of an object that the call created.
     fn with_created(self, Made { object, by, size, of, .. }: Made, call: &Call) -> Delta {
-        let or_none = |argument: Option<usize>| argument.map_or(0, |argument| call.at(argument));
-        let wanted = call.wanted();
+        let or_none = |argument: Option<usize>| argument.map_or(0, |argument| call.number_at(argument));
+        let wanted = call.allocation_props();
         let (types, device) = (wanted.map(|it| it.types), wanted.and_then(|it| it.device));
-        let new = Delta { name: call.at(by), bytes: or_none(size), types, device, ..self };
+        let new = Delta { name: call.number_at(by), bytes: or_none(size), types, device, ..self };
         match call.multicast_props() {
             Some(made) => {
-                let team = Some(Team { wanted: made.devices, added: 0 });
-                Delta { bytes: made.bytes, types: Some(made.types), team, ..new }
+                let team = Some(MulticastDevices { wanted: made.devices, added: 0 });
+                Delta { bytes: made.bytes, types: Some(made.types), multicast: team, ..new }
             }
-            None if call.function.spec().gathers().is_some() => Delta { team: Some(Team::default()), ..new },
-            None if object == Object::Mapping => Delta { of: or_none(of), ..new },
+            None if call.function.spec().gathers().is_some() => {
+                Delta { multicast: Some(MulticastDevices::default()), ..new }
+            }
+            None if object == Object::Mapping => Delta { other: or_none(of), ..new },
             None => new,
         }
     }
 
     /// Returns the change with the result of a query, which is a pool or a granularity; `None` for other results.
     fn with_answer(self, Query { subject, device, answer, choice, .. }: Query, call: &Call) -> Option<Delta> {
-        let is_of_device = || call.wanted().is_some_and(|wanted| wanted.device.is_some());
+        let is_of_device = || call.allocation_props().is_some_and(|wanted| wanted.device.is_some());
         // A query about a pool may return something else, such as an attribute.
         if subject == Subject::Pool && call.function.spec().args()[answer].is_pool() {
-            return Some(Delta { name: call.at(answer), device: Some(call.at(device) as i32), ..self });
+            return Some(Delta { name: call.number_at(answer), device: Some(call.number_at(device) as i32), ..self });
         }
         let (option, least) = choice?;
         // Only the minimum granularity of device memory and of multicast objects counts: host memory has another granularity.
         let is_granularity = subject == Subject::Team || subject == Subject::Memory && is_of_device();
-        (call.at(option) as i32 == least && is_granularity).then(|| Delta { bytes: call.at(answer), ..self })
+        (call.number_at(option) as i32 == least && is_granularity)
+            .then(|| Delta { bytes: call.number_at(answer), ..self })
     }
 
     /// Returns false if the call gives something up, which the process no longer has once the call begins. Other changes take
     /// effect when the call returns.
-    pub fn takes(&self) -> bool {
+    pub fn takes_effect_on_return(&self) -> bool {
         !matches!(self.effect, Effect::Ends(_) | Effect::Closes(_))
     }
 
     /// Returns true if the change is about pools, and false if it is about virtual memory.
-    pub fn is_of_pools(&self) -> bool {
+    pub fn is_about_pools(&self) -> bool {
         let object = match *self.effect {
             Effect::Makes(Made { object, .. })
             | Effect::Opens(Shared { object, .. })

@@ -1,7 +1,8 @@
 //! The state of one process, as its own calls show: allocations, mappings, reservations, pools, and pointers into pools.
 //!
 //! A [`Call`] that returned becomes [`Delta`]s, one per effect that the table lists for its function.
-//! [`Process::apply`] applies a delta to the state. Every entry has an [`Id`] that is never reused. A driver
+//! [`ProcessObjects::apply_delta`] applies a delta to the state. Every entry has an [`Id`] that is never reused. A
+//! driver
 //! number is a name, which one entry has at a time, and which the driver reuses. References between entries
 //! are identities: a mapping keeps its allocation after the handle was released, even if another allocation
 //! gets that handle later.
@@ -32,7 +33,7 @@ mod tests;
 
 pub use call::Call;
 pub use delta::Delta;
-pub use names::Names;
-pub use process::{Family, Keeper, Process, View};
-pub use state::{Allocation, Mapping, Origin, Pointer, Pool, Reservation, Team};
-pub use table::{Bare, Entry, History, Id, Indexed, Known, Slots, Table};
+pub use names::NumberHolders;
+pub use process::{Keeper, ObjectFamily, ProcessObjects, View};
+pub use state::{Allocation, Mapping, MulticastDevices, ObjectOrigin, Pointer, Pool, Reservation};
+pub use table::{BareEntry, Entry, EntryHistory, Id, IndexedTable, Slots, Table, TableEntry};

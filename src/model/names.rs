@@ -7,28 +7,28 @@ use std::hash::BuildHasher;
 
 /// Current holders of the driver's numbers, by kind of object and number. The driver reuses numbers, so a
 /// number alone is not a key: code that assigns a number gets its former holder, and must handle it.
-pub struct Names<V, S = RandomState>(HashMap<(Object, u64), V, S>);
+pub struct NumberHolders<V, S = RandomState>(HashMap<(Object, u64), V, S>);
 
-impl<V, S: Default> Default for Names<V, S> {
+impl<V, S: Default> Default for NumberHolders<V, S> {
     fn default() -> Self {
-        Names(HashMap::default())
+        NumberHolders(HashMap::default())
     }
 }
 
-impl<V, S: BuildHasher> Names<V, S> {
+impl<V, S: BuildHasher> NumberHolders<V, S> {
     /// Assigns a number. Returns its former holder.
     #[must_use = "the former bearer has ended, or is the same"]
-    pub fn give(&mut self, object: Object, number: u64, bearer: V) -> Option<V> {
+    pub fn assign(&mut self, object: Object, number: u64, bearer: V) -> Option<V> {
         self.0.insert((object, number), bearer)
     }
 
     /// Returns the current holder of a number.
-    pub fn bearer(&self, object: Object, number: u64) -> Option<&V> {
+    pub fn holder(&self, object: Object, number: u64) -> Option<&V> {
         self.0.get(&(object, number))
     }
 
     /// Returns the holder of a number, or inserts `new`.
-    pub fn bearer_or(&mut self, object: Object, number: u64, new: impl FnOnce() -> V) -> &mut V {
+    pub fn holder_or_insert(&mut self, object: Object, number: u64, new: impl FnOnce() -> V) -> &mut V {
         self.0.entry((object, number)).or_insert_with(new)
     }
 
@@ -64,11 +64,11 @@ mod tests {
 
     #[test]
     fn a_name_that_is_given_again_hands_over_its_former_bearer() {
-        let mut names: Names<u32> = Names::default();
-        assert_eq!(names.give(Object::Context, 7, 1), None);
-        assert_eq!(names.give(Object::Event, 7, 2), None);
-        assert_eq!(names.give(Object::Context, 7, 3), Some(1));
-        assert_eq!((names.bearer(Object::Context, 7), names.bearer(Object::Event, 7)), (Some(&3), Some(&2)));
+        let mut names: NumberHolders<u32> = NumberHolders::default();
+        assert_eq!(names.assign(Object::Context, 7, 1), None);
+        assert_eq!(names.assign(Object::Event, 7, 2), None);
+        assert_eq!(names.assign(Object::Context, 7, 3), Some(1));
+        assert_eq!((names.holder(Object::Context, 7), names.holder(Object::Event, 7)), (Some(&3), Some(&2)));
         assert_eq!(names.take(Object::Context, 7), Some(3));
         assert_eq!((names.take(Object::Context, 7), names.is_empty()), (None, false));
     }

@@ -4,13 +4,13 @@ use crate::table::{Entry, Id};
 
 /// Origin of an object in a process.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub enum Origin {
-    /// The process created it.
+pub enum ObjectOrigin {
+    /// The process created the object.
     #[default]
     Made,
-    /// Another process created and exported it.
+    /// Another process created and exported the object.
     Imported,
-    /// A query returned it: the default pool of a device, or an allocation whose creation was not seen.
+    /// A query returned the object: the default pool of a device, or an allocation whose creation was not seen.
     Found,
 }
 
@@ -19,12 +19,12 @@ pub enum Origin {
 pub struct Allocation {
     /// Size in bytes; 0 if unknown.
     pub bytes: u64,
-    /// The handle types that it was created with, if known.
+    /// Bit mask of the handle types that the allocation was created with, if known.
     pub types: Option<i32>,
-    /// The device that it is on, as the process numbers it; `None` if unknown, or it is on none.
+    /// The device that the allocation is on, as the process numbers it; `None` if unknown, or if it is on none.
     pub device: Option<i32>,
     /// Origin of the allocation in the process.
-    pub origin: Origin,
+    pub origin: ObjectOrigin,
     /// Number of references that the process holds on the handle: creations, imports, and retains, minus releases.
     pub references: u32,
     /// True if `references` is exact.
@@ -32,13 +32,13 @@ pub struct Allocation {
     /// Number of mappings.
     pub mappings: u32,
     /// The devices of a multicast object; `None` for other allocations.
-    pub team: Option<Team>,
+    pub multicast: Option<MulticastDevices>,
 }
 
 impl Allocation {
     /// Returns true if another process created the allocation.
     pub fn is_imported(&self) -> bool {
-        self.origin == Origin::Imported
+        self.origin == ObjectOrigin::Imported
     }
 
     /// Returns the size in bytes, which is the size of the mapping for an imported allocation; `None` if unknown.
@@ -53,29 +53,28 @@ impl Allocation {
 }
 
 impl Entry for Allocation {
-    fn is_past(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.references == 0 && self.mappings == 0
     }
 }
 
 /// The devices of a multicast object.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Team {
+pub struct MulticastDevices {
     /// Number of devices that the multicast object was created for; 0 if unknown.
     pub wanted: u32,
     /// Bit mask of the devices that this process added, by the process's device ordinals.
     pub added: u64,
 }
 
-impl Team {
+impl MulticastDevices {
     /// Returns true if this process added the device.
-    pub fn has(&self, device: i32) -> bool {
-        u32::try_from(device)
-            .is_ok_and(|device| self.added.checked_shr(device).is_some_and(|bits| bits & 1 != 0))
+    pub fn has_device(&self, device: i32) -> bool {
+        u32::try_from(device).is_ok_and(|device| self.added.checked_shr(device).is_some_and(|bits| bits & 1 != 0))
     }
 
     /// Returns true if this process alone added as many devices as the multicast object was created for.
-    pub fn is_whole(&self) -> bool {
+    pub fn has_all_devices(&self) -> bool {
         self.wanted != 0 && self.added.count_ones() >= self.wanted
     }
 }
@@ -86,8 +85,8 @@ pub struct Mapping {
     /// Size in bytes.
     pub bytes: u64,
     /// The allocation; [`Id::NONE`] if unknown.
-    pub of: Id,
-    /// True if the process called `cuMemSetAccess` on it, even if the call failed.
+    pub allocation: Id,
+    /// True if the process called `cuMemSetAccess` on the mapping, even if the call failed.
     pub is_granted: bool,
 }
 
@@ -114,14 +113,14 @@ impl Entry for Reservation {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Pool {
     /// Origin of the pool in the process.
-    pub origin: Origin,
-    /// Handle types that it was created with, if known.
+    pub origin: ObjectOrigin,
+    /// Bit mask of the handle types that the pool was created with, if known.
     pub types: Option<i32>,
-    /// The device that it is on, as the process numbers it; `None` if unknown, or it is on none.
+    /// The device that the pool is on, as the process numbers it; `None` if unknown, or if it is on none.
     pub device: Option<i32>,
-    /// Number of imports since it was last destroyed; 0 if it was not imported.
+    /// Number of imports of the pool that were not destroyed yet; 0 if it was not imported.
     pub imports: u32,
-    /// True if the process exported it.
+    /// True if the process exported the pool.
     pub is_exported: bool,
     /// True if the pool was destroyed; the entry stays until its slot or its handle is needed.
     pub is_destroyed: bool,
@@ -135,7 +134,7 @@ impl Pool {
 }
 
 impl Entry for Pool {
-    fn is_past(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.is_destroyed
     }
 }

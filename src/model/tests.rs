@@ -26,28 +26,28 @@ macro_rules! keeper {
     };
 }
 type Few<T, const N: usize> = Slots<T, (), N>;
-type Each<T> = Indexed<T, ()>;
+type Each<T> = IndexedTable<T, ()>;
 keeper!(Small: Few<Allocation, 2>, Few<Mapping, 2>, Few<Reservation, 2>, Few<Pool, 3>, Few<Pointer, 2>);
 keeper!(Many: Few<Allocation, 32>, Few<Mapping, 32>, Few<Reservation, 32>, Few<Pool, 32>, Few<Pointer, 32>);
 keeper!(All: Each<Allocation>, Each<Mapping>, Each<Reservation>, Each<Pool>, Each<Pointer>);
 
-fn small() -> Process<Small> {
-    Process::default()
+fn small() -> ProcessObjects<Small> {
+    ProcessObjects::default()
 }
 
-fn see<K: Keeper<At = ()>>(process: &mut Process<K>, function: FnId, values: &[(&str, u64)]) {
-    returned(function, values, |call| process.note(call, None, ()));
+fn see<K: Keeper<At = ()>>(process: &mut ProcessObjects<K>, function: FnId, values: &[(&str, u64)]) {
+    returned(function, values, |call| process.apply_call(call, None, ()));
 }
 
-fn create<K: Keeper<At = ()>>(process: &mut Process<K>, handle: u64, bytes: u64) {
+fn create<K: Keeper<At = ()>>(process: &mut ProcessObjects<K>, handle: u64, bytes: u64) {
     see(process, FnId::cuMemCreate, &[("handle", handle), ("size", bytes)]);
 }
 
-fn map<K: Keeper<At = ()>>(process: &mut Process<K>, start: u64, bytes: u64, handle: u64) {
+fn map<K: Keeper<At = ()>>(process: &mut ProcessObjects<K>, start: u64, bytes: u64, handle: u64) {
     see(process, FnId::cuMemMap, &[("ptr", start), ("size", bytes), ("handle", handle)]);
 }
 
-fn release<K: Keeper<At = ()>>(process: &mut Process<K>, handle: u64) {
+fn release<K: Keeper<At = ()>>(process: &mut ProcessObjects<K>, handle: u64) {
     see(process, FnId::cuMemRelease, &[("handle", handle)]);
 }
 
@@ -63,9 +63,9 @@ fn an_allocation_is_counted_and_remembered_until_its_handle_is_anothers() {
     }
     see(&mut process, FnId::cuMemImportFromShareableHandle, &[("handle", 3)]);
     assert!(process.allocation(1).is_none() && process.allocation(3).is_some_and(|it| it.is_imported()));
-    assert!(!process.has_lost(Family::VirtualMemory));
+    assert!(!process.has_lost(ObjectFamily::VirtualMemory));
     create(&mut process, 4, GRANULE);
-    assert!(process.has_lost(Family::VirtualMemory) && process.allocation(4).is_none());
+    assert!(process.has_lost(ObjectFamily::VirtualMemory) && process.allocation(4).is_none());
     assert!(process.allocation(0).is_none());
     release(&mut process, 2);
     release(&mut process, 2);
@@ -84,7 +84,7 @@ fn mappings_come_and_go_by_ranges() {
     let left: Vec<u64> = process.mappings.each().map(|mapping| mapping.name).collect();
     assert_eq!(left, [3 * GRANULE]);
     let mapping = process.mappings.each().next().expect("it is there");
-    assert!(mapping.touches((4 * GRANULE, 1)) && !mapping.touches((5 * GRANULE, GRANULE)));
+    assert!(mapping.overlaps((4 * GRANULE, 1)) && !mapping.overlaps((5 * GRANULE, GRANULE)));
     assert!(mapping.is_within((0, 5 * GRANULE)) && !mapping.is_within((4 * GRANULE, GRANULE)));
 }
 
@@ -96,8 +96,8 @@ fn a_mapping_stays_with_its_allocation_whatever_has_the_handle_later() {
     release(&mut process, 7);
     let first = process.allocation(7).expect("it is mapped");
     see(&mut process, FnId::cuMemImportFromShareableHandle, &[("handle", 7)]);
-    let mapping = process.mappings.each().next().expect("it is mapped").bare();
-    assert_eq!(process.of(&mapping).map(|it| (it.id, it.is_imported())), Some((first.id, false)));
+    let mapping = process.mappings.each().next().expect("it is mapped").without_history();
+    assert_eq!(process.allocation_of(&mapping).map(|it| (it.id, it.is_imported())), Some((first.id, false)));
     assert!(process.allocation(7).is_some_and(|it| it.id != first.id && it.is_imported()));
     // Retaining by address returns a handle: the allocation's own, or the old number of another one.
     release(&mut process, 7);
@@ -116,10 +116,10 @@ fn a_pool_is_known_by_its_source() {
     let import = |process: &mut _| see(process, FnId::cuMemPoolImportFromShareableHandle, &[("pool_out", 3)]);
     import(&mut process);
     let known =
-        |process: &Process<Small>, handle| process.pool(handle).map(|it| (it.origin, it.types, it.device));
-    assert_eq!(known(&process, 1), Some((Origin::Made, Some(1), None)));
-    assert_eq!(known(&process, 2), Some((Origin::Found, None, Some(1))));
-    assert_eq!(known(&process, 3), Some((Origin::Imported, None, None)));
+        |process: &ProcessObjects<Small>, handle| process.pool(handle).map(|it| (it.origin, it.types, it.device));
+    assert_eq!(known(&process, 1), Some((ObjectOrigin::Made, Some(1), None)));
+    assert_eq!(known(&process, 2), Some((ObjectOrigin::Found, None, Some(1))));
+    assert_eq!(known(&process, 3), Some((ObjectOrigin::Imported, None, None)));
     see(&mut process, FnId::cuMemPoolExportToShareableHandle, &[("pool", 2)]);
     see(&mut process, FnId::cuDeviceGetDefaultMemPool, &[("pool_out", 2), ("dev", 1)]);
     assert!(process.pool(2).is_some_and(|it| it.is_exported), "it is the same");
@@ -129,10 +129,10 @@ fn a_pool_is_known_by_its_source() {
     see(&mut process, FnId::cuMemPoolDestroy, &[("pool", 3)]);
     assert!(process.pool(3).is_some_and(|it| it.is_destroyed));
     see(&mut process, FnId::cuMemPoolCreate, &[("pool", 3)]);
-    assert!(process.pool(3).is_some_and(|it| !it.is_destroyed && it.origin == Origin::Made));
-    assert!(!process.has_lost(Family::Pools));
+    assert!(process.pool(3).is_some_and(|it| !it.is_destroyed && it.origin == ObjectOrigin::Made));
+    assert!(!process.has_lost(ObjectFamily::Pools));
     see(&mut process, FnId::cuMemPoolCreate, &[("pool", 4)]);
-    assert!(process.has_lost(Family::Pools) && process.pool(4).is_none());
+    assert!(process.has_lost(ObjectFamily::Pools) && process.pool(4).is_none());
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn pointers_are_open_until_they_are_freed_once() {
     see(&mut process, FnId::cuMemFree_v2, &[("dptr", 0x999)]);
     assert_eq!(process.pointers_of(7), 1);
     see(&mut process, FnId::cuMemFree_v2, &[("dptr", 0x20)]);
-    assert_eq!((process.pointers_of(7), process.has_lost(Family::Pools)), (0, false));
+    assert_eq!((process.pointers_of(7), process.has_lost(ObjectFamily::Pools)), (0, false));
 }
 
 #[test]
@@ -159,10 +159,7 @@ fn the_granularity_is_the_least_that_the_driver_told() {
         let values = [("granularity", granularity), ("option", option)];
         see(&mut process, FnId::cuMulticastGetGranularity, &values);
     }
-    assert_eq!(
-        (process.granularity(Subject::Team), process.granularity(Subject::Memory)),
-        (Some(GRANULE), None)
-    );
+    assert_eq!((process.granularity(Subject::Team), process.granularity(Subject::Memory)), (Some(GRANULE), None));
 }
 
 #[test]
@@ -194,10 +191,10 @@ fn both_tables_give_the_same_answers_in_500_random_lives_of_numbers_that_come_ba
             see(indexed, function, values);
             let answers = [fixed as &dyn View, indexed].map(|view| {
                 let mut mapped = Vec::new();
-                view.each_mapping((0, 64 * GRANULE), &mut |it| mapped.push((*it, view.of(it))));
+                view.each_mapping((0, 64 * GRANULE), &mut |it| mapped.push((*it, view.allocation_of(it))));
                 mapped.sort_by_key(|(it, _)| it.name);
                 // A mapping keeps its allocation as long as it exists.
-                assert!(mapped.iter().all(|(it, of)| (it.of == Id::NONE) == of.is_none()), "seed {seed}");
+                assert!(mapped.iter().all(|(it, of)| (it.allocation == Id::NONE) == of.is_none()), "seed {seed}");
                 let named = (1..5).map(|name| (view.allocation(name), view.pool(name)));
                 (mapped, named.collect::<Vec<_>>())
             });
@@ -206,12 +203,12 @@ fn both_tables_give_the_same_answers_in_500_random_lives_of_numbers_that_come_ba
     }
 }
 
-fn all() -> Process<All> {
-    Process::default()
+fn all() -> ProcessObjects<All> {
+    ProcessObjects::default()
 }
 
-fn many() -> Process<Many> {
-    Process::default()
+fn many() -> ProcessObjects<Many> {
+    ProcessObjects::default()
 }
 
 #[test]
@@ -225,7 +222,7 @@ fn ended_entries_do_not_accumulate() {
     assert!(process.allocations.each().count() < 70_000);
     assert!(process.allocation(1).is_some_and(|it| it.references == 1), "it is still there");
     assert!(process.allocation(199_999).is_some_and(|it| it.references == 0), "the last ones are remembered");
-    assert!(!process.has_lost(Family::VirtualMemory));
+    assert!(!process.has_lost(ObjectFamily::VirtualMemory));
 }
 
 #[test]
@@ -236,5 +233,5 @@ fn objects_without_a_number_take_no_slot() {
     }
     let counts = (process.allocations.each().count(), process.mappings.each().count());
     assert_eq!((counts, process.pools.each().count(), process.pointers.each().count()), ((0, 0), 0, 0));
-    assert!(!process.has_lost(Family::VirtualMemory) && !process.has_lost(Family::Pools));
+    assert!(!process.has_lost(ObjectFamily::VirtualMemory) && !process.has_lost(ObjectFamily::Pools));
 }

@@ -13,4 +13,5 @@
 mod library;
 pub mod nvml;
 
-pub use library::{Device, NVLINK, find, load, p2p_status, start, version};
+pub use libloading::os::unix::Library as Handle;
+pub use library::{Device, NVLINK, find, format_cuda_version, load, p2p_status, start_nvml};

@@ -56,14 +56,14 @@ impl Device {
 pub const NVLINK: i32 = 2;
 
 /// Loads and initializes NVML. NVML stays loaded, because a library may crash when it is unloaded.
-pub fn start() -> Result<ManuallyDrop<Handle>, String> {
+pub fn start_nvml() -> Result<ManuallyDrop<Handle>, String> {
     let library = ManuallyDrop::new(load(Library::Nvml)?);
     call!(&library, "nvmlInit_v2", ())?;
     Ok(library)
 }
 
 /// Calls a function of NVML that writes one value about a device, and returns the value.
-pub fn get<T: Default>(library: &Handle, name: &str, device: Device) -> Result<T, String> {
+pub fn query_device_value<T: Default>(library: &Handle, name: &str, device: Device) -> Result<T, String> {
     let mut value = T::default();
     call!(library, name, (device => Device, &mut value => *mut T))?;
     Ok(value)
@@ -79,7 +79,7 @@ pub fn p2p_status(library: &Handle, from: Device, to: Device, index: i32) -> Opt
 }
 
 /// Formats a CUDA version: `11.0` for 11000.
-pub fn version(number: u32) -> String {
+pub fn format_cuda_version(number: u32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
@@ -89,6 +89,6 @@ mod tests {
 
     #[test]
     fn versions_read_as_people_write_them() {
-        assert_eq!([4010, 11000, 12080].map(version), ["4.1", "11.0", "12.8"]);
+        assert_eq!([4010, 11000, 12080].map(format_cuda_version), ["4.1", "11.0", "12.8"]);
     }
 }

@@ -13,7 +13,7 @@ pub type Answer<T = ()> = Result<T, Refusal>;
 /// The functions of the driver that this process has loaded.
 pub struct Cuda(Handle);
 
-fn refused(call: &str, result: &str) -> Refusal {
+fn refusal(call: &str, result: &str) -> Refusal {
     Refusal { call: call.to_owned(), result: result.to_owned(), message: None }
 }
 
@@ -21,8 +21,8 @@ fn check(call: &str, result: CUresult) -> Answer {
     match result.0 {
         0 => Ok(()),
         number => {
-            let name = results::spec(number).map_or(number.to_string(), |spec| spec.name().to_owned());
-            Err(refused(call, &name))
+            let name = results::find_spec(number).map_or(number.to_string(), |spec| spec.name().to_owned());
+            Err(refusal(call, &name))
         }
     }
 }
@@ -111,22 +111,22 @@ calls! {
     fn cuMemSetAccess(address: CUdeviceptr, bytes: usize, access: &[CUmemAccessDesc; 1], count: usize);
 }
 
-/// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
+/// Number of the handle type CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
 const DESCRIPTOR: i32 = 1;
 
 impl Cuda {
     pub fn load() -> Answer<Cuda> {
-        cupeer_nvidia::load(Library::Cuda).map(Cuda).map_err(|reason| refused("dlopen", &reason))
+        cupeer_nvidia::load(Library::Cuda).map(Cuda).map_err(|reason| refusal("dlopen", &reason))
     }
 
     fn find<F: Copy>(&self, name: &str) -> Answer<F> {
         // SAFETY: the callers name the type that cuda.h gives the function.
         let symbol = unsafe { self.0.get::<F>(name.as_bytes()) };
-        symbol.map(|symbol| *symbol).map_err(|_| refused(name, "the driver lacks this function"))
+        symbol.map(|symbol| *symbol).map_err(|_| refusal(name, "the driver lacks this function"))
     }
 
     /// Returns the text of a device: `name` is `cuDeviceGetName` or `cuDeviceGetPCIBusId`.
-    pub fn text(&self, name: &str, device: CUdevice) -> Answer<String> {
+    pub fn device_text(&self, name: &str, device: CUdevice) -> Answer<String> {
         type Get = unsafe extern "C" fn(*mut c_char, i32, CUdevice) -> CUresult;
         let function: Get = self.find(name)?;
         let mut text = [0 as c_char; 256];
@@ -136,18 +136,16 @@ impl Cuda {
         Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
     }
 
-    /// `cuDeviceGetP2PAtomicCapabilities`, a function of CUDA 13, for all operations that cuda.h knows.
-    pub fn atomics(&self, from: CUdevice, to: CUdevice) -> Answer<Vec<u32>> {
-        type Get =
-            unsafe extern "C" fn(*mut u32, *const CUatomicOperation, u32, CUdevice, CUdevice) -> CUresult;
+    /// Calls `cuDeviceGetP2PAtomicCapabilities`, a function of CUDA 13, for all operations that cuda.h knows.
+    pub fn atomic_capabilities(&self, from: CUdevice, to: CUdevice) -> Answer<Vec<u32>> {
+        type Get = unsafe extern "C" fn(*mut u32, *const CUatomicOperation, u32, CUdevice, CUdevice) -> CUresult;
         let name = "cuDeviceGetP2PAtomicCapabilities";
         let function: Get = self.find(name)?;
         let operations: Vec<_> =
             CUatomicOperation::VALUES.iter().map(|(number, _)| CUatomicOperation(*number)).collect();
         let mut out = vec![0; operations.len()];
         // SAFETY: cuda.h declares it so; both lists have the length that is said.
-        let result =
-            unsafe { function(out.as_mut_ptr(), operations.as_ptr(), operations.len() as u32, from, to) };
+        let result = unsafe { function(out.as_mut_ptr(), operations.as_ptr(), operations.len() as u32, from, to) };
         check(name, result)?;
         Ok(out)
     }
@@ -170,17 +168,12 @@ impl Cuda {
         check("cuMemcpyDtoH_v2", result)
     }
 
-    /// `cuModuleLoadDataEx`. On failure, the refusal contains the message of the compiler.
-    pub fn module(&self, text: &CStr) -> Answer<*mut c_void> {
+    /// Loads a module by `cuModuleLoadDataEx`. On failure, the refusal contains the message of the compiler.
+    pub fn load_module(&self, text: &CStr) -> Answer<*mut c_void> {
         /// CU_JIT_ERROR_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
         const OPTIONS: [i32; 2] = [5, 6];
-        type Load = unsafe extern "C" fn(
-            *mut *mut c_void,
-            *const c_char,
-            u32,
-            *const i32,
-            *mut *mut c_void,
-        ) -> CUresult;
+        type Load =
+            unsafe extern "C" fn(*mut *mut c_void, *const c_char, u32, *const i32, *mut *mut c_void) -> CUresult;
         let name = "cuModuleLoadDataEx";
         let function: Load = self.find(name)?;
         let mut log = [0u8; 2048];
@@ -188,8 +181,7 @@ impl Cuda {
         let mut module = std::ptr::null_mut();
         // SAFETY: cuda.h declares it so. The text ends in a NUL; the values are those of the two options, a place and how many
         // bytes it has, and all of it lives through the call.
-        let result =
-            unsafe { function(&mut module, text.as_ptr(), 2, OPTIONS.as_ptr(), values.as_mut_ptr()) };
+        let result = unsafe { function(&mut module, text.as_ptr(), 2, OPTIONS.as_ptr(), values.as_mut_ptr()) };
         check(name, result).map_err(|refusal| {
             let log = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy();
             Refusal { message: Some(log.trim().to_owned()).filter(|log| !log.is_empty()), ..refusal }
@@ -197,7 +189,7 @@ impl Cuda {
         Ok(module)
     }
 
-    pub fn function(&self, module: *mut c_void, name: &CStr) -> Answer<*mut c_void> {
+    pub fn find_kernel(&self, module: *mut c_void, name: &CStr) -> Answer<*mut c_void> {
         type Get = unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char) -> CUresult;
         let get: Get = self.find("cuModuleGetFunction")?;
         let mut function = std::ptr::null_mut();
@@ -207,7 +199,7 @@ impl Cuda {
     }
 
     /// Launches a kernel whose parameters are numbers of 64 bits.
-    pub fn launch(
+    pub fn launch_kernel(
         &self,
         function: *mut c_void,
         (blocks, threads): (u32, u32),
@@ -236,7 +228,7 @@ impl Cuda {
         check("cuLaunchKernel", result)
     }
 
-    fn properties(device: CUdevice) -> CUmemAllocationProp {
+    fn allocation_properties(device: CUdevice) -> CUmemAllocationProp {
         CUmemAllocationProp {
             kind: CUmemAllocationType(1),
             requestedHandleTypes: CUmemAllocationHandleType(DESCRIPTOR),
@@ -247,12 +239,12 @@ impl Cuda {
     }
 
     /// Allocates memory that can be exported as a descriptor.
-    pub fn create(&self, device: CUdevice, bytes: usize) -> Answer<CUmemGenericAllocationHandle> {
-        self.cuMemCreate(bytes, &Self::properties(device), 0)
+    pub fn create_exportable(&self, device: CUdevice, bytes: usize) -> Answer<CUmemGenericAllocationHandle> {
+        self.cuMemCreate(bytes, &Self::allocation_properties(device), 0)
     }
 
-    /// `cuMemExportToShareableHandle`: returns a descriptor of an allocation.
-    pub fn share(&self, handle: CUmemGenericAllocationHandle) -> Answer<OwnedFd> {
+    /// Exports an allocation by `cuMemExportToShareableHandle`: returns a file descriptor for it.
+    pub fn export_descriptor(&self, handle: CUmemGenericAllocationHandle) -> Answer<OwnedFd> {
         type Share = unsafe extern "C" fn(*mut c_void, CUmemGenericAllocationHandle, i32, u64) -> CUresult;
         let share: Share = self.find("cuMemExportToShareableHandle")?;
         let mut descriptor = -1i32;
@@ -260,20 +252,20 @@ impl Cuda {
         let result = unsafe { share((&raw mut descriptor).cast(), handle, DESCRIPTOR, 0) };
         check("cuMemExportToShareableHandle", result)?;
         if descriptor < 0 {
-            return Err(refused("cuMemExportToShareableHandle", "succeeded without a descriptor"));
+            return Err(refusal("cuMemExportToShareableHandle", "succeeded without a descriptor"));
         }
         // SAFETY: it is new, and the caller's.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 
     /// Imports an allocation from a descriptor.
-    pub fn take(&self, descriptor: BorrowedFd) -> Answer<CUmemGenericAllocationHandle> {
+    pub fn import_descriptor(&self, descriptor: BorrowedFd) -> Answer<CUmemGenericAllocationHandle> {
         self.cuMemImportFromShareableHandle(descriptor.as_raw_fd() as usize, DESCRIPTOR)
     }
 
     /// Lets a device read and write mapped memory.
-    pub fn grant(&self, device: CUdevice, address: CUdeviceptr, bytes: usize) -> Answer {
-        let (location, flags) = (Self::properties(device).location, CUmemAccess_flags(3));
+    pub fn grant_access(&self, device: CUdevice, address: CUdeviceptr, bytes: usize) -> Answer {
+        let (location, flags) = (Self::allocation_properties(device).location, CUmemAccess_flags(3));
         self.cuMemSetAccess(address, bytes, &[CUmemAccessDesc { location, flags }], 1)
     }
 }

@@ -3,7 +3,7 @@
 use super::checks::Measured;
 use super::hints;
 use super::nvml::Promise;
-use super::plan::{Direction, Tested};
+use super::plan::{Direction, MethodResult};
 use super::verdict::{Check, Verdict};
 use super::{Findings, plan};
 use crate::fact::Fact;
@@ -31,6 +31,8 @@ pub struct Document {
     pub good: usize,
     /// Number of directions with a check that was not run, and none that failed.
     pub untested: usize,
+    /// Reason why no link was tested, for example that the machine has no driver; null if the driver started.
+    pub error: Option<String>,
     /// Devices that the driver shows, by their ordinals.
     pub devices: Vec<Device>,
     /// Directions between two devices.
@@ -104,8 +106,22 @@ pub struct Checked {
 }
 
 impl Document {
-    pub fn of(findings: &Findings) -> Document {
-        let plan::Count { bad, good, untested } = plan::Count::of(&findings.pairs);
+    /// Returns the document of a test that failed before the first link.
+    pub fn failed(error: &anyhow::Error) -> Document {
+        Document {
+            schema: SCHEMA,
+            cupeer: env!("CARGO_PKG_VERSION"),
+            bad: 0,
+            good: 0,
+            untested: 0,
+            error: Some(format!("{error:#}")),
+            devices: Vec::new(),
+            pairs: Vec::new(),
+        }
+    }
+
+    pub fn from_findings(findings: &Findings) -> Document {
+        let plan::DirectionCounts { bad, good, untested } = plan::DirectionCounts::count(&findings.pairs);
         let devices = findings.devices.iter().map(|device| Device {
             name: device.name.clone(),
             uuid: Uuid(device.uuid).to_string(),
@@ -119,13 +135,14 @@ impl Document {
             bad,
             good,
             untested,
+            error: None,
             devices: devices.collect(),
-            pairs: findings.pairs.iter().map(|direction| pair(findings, direction)).collect(),
+            pairs: findings.pairs.iter().map(|direction| describe_direction(findings, direction)).collect(),
         }
     }
 }
 
-fn pair(findings: &Findings, pair: &Direction) -> Pair {
+fn describe_direction(findings: &Findings, pair: &Direction) -> Pair {
     Pair {
         from: pair.from,
         to: pair.to,
@@ -133,19 +150,19 @@ fn pair(findings: &Findings, pair: &Direction) -> Pair {
         attributes: pair.about.attributes,
         atomic_capabilities: pair.about.atomics.clone(),
         promise: pair.promise,
-        ways: pair.ways.iter().map(|tested| way(tested, pair.is_nvlink())).collect(),
-        system: findings.explains(pair).into_iter().cloned().collect(),
+        ways: pair.ways.iter().map(|tested| describe_method(tested, pair.is_nvlink())).collect(),
+        system: findings.explaining_facts(pair).into_iter().cloned().collect(),
     }
 }
 
-fn way(tested: &Tested, is_nvlink: bool) -> Method {
+fn describe_method(tested: &MethodResult, is_nvlink: bool) -> Method {
     let checked = |(check, verdict): &(Check, Verdict)| Checked { check: *check, verdict: verdict.clone() };
     Method {
         way: tested.way.name(),
         verdict: tested.verdict.clone(),
         checks: tested.checks.iter().map(checked).collect(),
         measured: tested.measured,
-        hints: hints::of(tested, is_nvlink),
+        hints: hints::hints_for(tested, is_nvlink),
     }
 }
 

@@ -22,9 +22,7 @@ pub struct Fact {
 }
 
 /// Meaning of a fact.
-#[derive(
-    Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, schemars::JsonSchema,
-)]
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Nothing would break.
@@ -72,23 +70,23 @@ impl Fact {
 
     /// Returns a fact that breaks something.
     pub fn bad(name: &str, value: impl ToString, breaks: &str, hint: &str) -> Fact {
-        Fact::new(name, Verdict::Bad, value).breaks(breaks, hint)
+        Fact::new(name, Verdict::Bad, value).with_effect(breaks, hint)
     }
 
     /// Adds the effect on programs, and a setting that helps.
-    pub fn breaks(self, breaks: &str, hint: &str) -> Fact {
+    pub fn with_effect(self, breaks: &str, hint: &str) -> Fact {
         Fact { breaks: Some(breaks.to_owned()), hint: Some(hint.to_owned()), ..self }
     }
 
     /// Adds the devices that the fact is about.
-    pub fn about(self, devices: &[&str]) -> Fact {
+    pub fn with_devices(self, devices: &[&str]) -> Fact {
         Fact { about: devices.iter().map(ToString::to_string).collect(), ..self }
     }
 }
 
 /// Groups facts that have the same value for several devices, in the order of the first fact of each group.
 /// Returns the first fact of each group, and a text with the devices of the group.
-pub fn alike(facts: &[Fact]) -> Vec<(&Fact, String)> {
+pub fn group_alike(facts: &[Fact]) -> Vec<(&Fact, String)> {
     let mut groups: BTreeMap<(usize, Verdict, &str), Vec<&Fact>> = BTreeMap::new();
     for fact in facts {
         let first = facts.iter().position(|other| other.name == fact.name).unwrap_or(0);
@@ -109,7 +107,7 @@ pub fn alike(facts: &[Fact]) -> Vec<(&Fact, String)> {
 
 /// Returns the facts that can affect peer access from one device to another. The PCI addresses are in the
 /// form of the kernel.
-pub fn of_pair<'a>(facts: &'a [Fact], from: &str, to: &str) -> Vec<&'a Fact> {
+pub fn facts_about_pair<'a>(facts: &'a [Fact], from: &str, to: &str) -> Vec<&'a Fact> {
     let bears = |fact: &&Fact| match &fact.about[..] {
         [] => matches!(&*fact.name, "iommu" | "virtualisation" | "driver parameters" | "fabric manager"),
         [device] => device == from || device == to,
@@ -124,18 +122,18 @@ mod tests {
 
     #[test]
     fn facts_that_say_the_same_share_a_row_in_the_order_of_their_names() {
-        let link = |device: &str| Fact::good("link", "x16").about(&[device]);
-        let pair = |from: &str, to: &str| Fact::good("pair", "reach").about(&[from, to]);
+        let link = |device: &str| Fact::good("link", "x16").with_devices(&[device]);
+        let pair = |from: &str, to: &str| Fact::good("pair", "reach").with_devices(&[from, to]);
         let facts = [
             link("a"),
             Fact::good("b", "1"),
-            Fact::bad("link", "x8", "all", "set").about(&["c"]),
+            Fact::bad("link", "x8", "all", "set").with_devices(&["c"]),
             link("d"),
             pair("a", "d"),
             pair("d", "a"),
         ];
         let rows: Vec<(String, String)> =
-            alike(&facts).into_iter().map(|(fact, about)| (fact.value.clone(), about)).collect();
+            group_alike(&facts).into_iter().map(|(fact, about)| (fact.value.clone(), about)).collect();
         let expected = [("x16", "a, d"), ("x8", "c"), ("1", ""), ("reach", "2 pairs from a -> d")];
         assert_eq!(rows, expected.map(|(value, about)| (value.to_owned(), about.to_owned())));
     }

@@ -1,19 +1,17 @@
 //! Hints for bad verdicts: sentences that name a setting.
 
-use super::plan::Tested;
-use super::verdict::{Check, Method, Verdict};
+use super::plan::MethodResult;
+use super::verdict::{Check, SharingMethod, Verdict};
 
 /// Returns the hints for a method that failed checks. `is_nvlink` is true if the link is NVLink, so no PCI
 /// Express is involved.
-pub fn of(tested: &Tested, is_nvlink: bool) -> Vec<String> {
-    let is_bad =
-        |check: Check| tested.checks.iter().any(|(known, verdict)| *known == check && verdict.is_bad());
+pub fn hints_for(tested: &MethodResult, is_nvlink: bool) -> Vec<String> {
+    let is_bad = |check: Check| tested.checks.iter().any(|(known, verdict)| *known == check && verdict.is_bad());
     let mut hints = Vec::new();
     match &tested.verdict {
         Verdict::Wrong { .. } | Verdict::Stale { .. } | Verdict::Stalls { .. } => {
             let copies = is_bad(Check::CopyWrite) || is_bad(Check::CopyRead);
-            let kernels =
-                [Check::KernelWrite, Check::KernelRead, Check::Resident].into_iter().any(is_bad);
+            let kernels = [Check::KernelWrite, Check::KernelRead, Check::Resident].into_iter().any(is_bad);
             let is_good = |check| tested.checks.contains(&(check, Verdict::Good));
             // A check that was not run because an earlier check stalls might fail, too.
             let kernels_arrive = is_good(Check::KernelWrite);
@@ -41,13 +39,12 @@ pub fn of(tested: &Tested, is_nvlink: bool) -> Vec<String> {
             .to_owned());
         }
         Verdict::Refused { call, result, .. } => hints.push(match tested.way {
-            Method::Ipc if call.starts_with("cuIpc") => {
-                "where legacy handles cannot work (WSL, vGPU, other \
+            SharingMethod::Ipc if call.starts_with("cuIpc") => "where legacy handles cannot work (WSL, vGPU, other \
                  namespaces), memory of PyTorch's expandable segments and NCCL_CUMEM_ENABLE=1 take descriptors"
-                    .to_owned()
-            }
+                .to_owned(),
             _ if call.starts_with("cu") => format!("'cupeer explain {result}' says what this result means"),
-            _ => "the driver ended the process that used it: the kernel's log (dmesg) may have an Xid about it".to_owned(),
+            _ => "the driver ended the process that used it: the kernel's log (dmesg) may have an Xid about it"
+                .to_owned(),
         }),
         Verdict::Good | Verdict::NotTested { .. } => {}
     }
@@ -63,7 +60,8 @@ mod tests {
         let hint = |kernels: Verdict, is_nvlink| {
             let stalls = Verdict::Stalls { reason: "made".to_owned() };
             let checks = vec![(Check::CopyWrite, stalls.clone()), (Check::KernelWrite, kernels)];
-            of(&Tested { way: Method::Peer, checks, verdict: stalls, measured: None }, is_nvlink).concat()
+            hints_for(&MethodResult { way: SharingMethod::Peer, checks, verdict: stalls, measured: None }, is_nvlink)
+                .concat()
         };
         let untested = Verdict::NotTested { reason: "made".to_owned() };
         assert!(hint(Verdict::Good, true).contains("what kernels write arrives"));

@@ -2,7 +2,7 @@
 //!
 //! The path of a test: `plan` (the order of the pairs) → `link` (opens a link between two devices) → `checks` (sends data
 //! over it, and compares) → `process`, `wire` → [`agent`] in another process → `cuda`. The result is a `verdict`, which
-//! [`text()`] formats. The command owns its arguments, and prints.
+//! [`format_findings()`] formats. The command owns its arguments, and prints.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
@@ -39,10 +39,10 @@ use anyhow::{Context, Result, bail};
 use cupeer_report::style::Style;
 pub use findings::Findings;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-pub use machine::{check as check_file, checked as topology};
-use plan::{Direction, Plan};
-pub use process::Environment;
-use process::{Broken, Process};
+pub use machine::{check_writable as check_file, topology_text as topology};
+use plan::{Direction, TestPlan};
+pub use process::ProcessCommand;
+use process::{DeviceProcess, RequestFailure};
 use request::{Device, Reply, Request};
 use serde::Serialize;
 use std::time::Duration;
@@ -52,7 +52,7 @@ use verdict::Verdict;
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Options of a test.
-pub struct Options {
+pub struct TestOptions {
     /// Timeout of a step of a test. A link whose step takes longer counts as stalled.
     pub limit: Duration,
     /// True if rates are measured.
@@ -66,11 +66,11 @@ pub struct Options {
 /// # Errors
 ///
 /// The driver does not start, or does not tell its devices.
-pub fn test(environment: &Environment, options: &Options) -> Result<Findings> {
-    let (devices, pairs) = examine(environment, options.is_simulated)?;
-    let plan = Plan { devices: &devices, pairs, limit: options.limit, measures: options.measures };
-    let bar = bar(plan.steps());
-    let pairs = plan.run(environment, |verdict: &Verdict| {
+pub fn test_links(environment: &ProcessCommand, options: &TestOptions) -> Result<Findings> {
+    let (devices, pairs) = query_devices_and_pairs(environment, options.is_simulated)?;
+    let plan = TestPlan { devices: &devices, pairs, limit: options.limit, measures: options.measures };
+    let bar = progress_bar(plan.method_count());
+    let pairs = plan.test_directions(environment, |verdict: &Verdict| {
         if verdict.is_bad() {
             bar.set_message("something is bad, ");
         }
@@ -81,17 +81,22 @@ pub fn test(environment: &Environment, options: &Options) -> Result<Findings> {
 }
 
 /// Returns the findings in the form of docs/doctor-p2p.schema.json.
-pub fn document(findings: &Findings) -> impl Serialize {
-    document::Document::of(findings)
+pub fn json_document(findings: &Findings) -> impl Serialize {
+    document::Document::from_findings(findings)
+}
+
+/// Returns the error of [`test`] in the same form, for tools that read it.
+pub fn failed(error: &anyhow::Error) -> impl Serialize + use<> {
+    document::Document::failed(error)
 }
 
 /// Returns the findings as a text for a terminal of this width.
-pub fn text(findings: &Findings, style: Style, width: usize) -> String {
-    text::show(findings, style, width) + "\n" + &text::devices(&findings.devices, width)
+pub fn format_findings(findings: &Findings, style: Style, width: usize) -> String {
+    text::format_findings(findings, style, width) + "\n" + &text::devices_table(&findings.devices, width)
 }
 
 /// Returns a progress bar for this number of steps.
-fn bar(steps: usize) -> ProgressBar {
+fn progress_bar(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:24} {pos}/{len} ways, {msg}{eta_precise} left");
     // Without a terminal, the bar is not drawn.
     ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr())
@@ -99,19 +104,18 @@ fn bar(steps: usize) -> ProgressBar {
 }
 
 /// Asks the driver about the devices and the directions between them.
-fn examine(environment: &Environment, is_simulated: bool) -> Result<(Vec<Device>, Vec<Direction>)> {
-    let process = environment.start()?;
-    let ask = |request: Request| ask(&process, &request);
-    let Reply::Devices(count) = ask(Request::Start)? else { bail!(OTHER) };
+fn query_devices_and_pairs(environment: &ProcessCommand, is_simulated: bool) -> Result<(Vec<Device>, Vec<Direction>)> {
+    let process = environment.start_process()?;
+    let ask = |request: Request| ask_process(&process, &request);
+    let Reply::Devices(count) = ask(Request::Start)? else { bail!(WRONG_REPLY) };
     let mut devices: Vec<Device> = Vec::new();
     for device in 0..count {
-        let Reply::Device(device) = ask(Request::Device { device })? else { bail!(OTHER) };
+        let Reply::Device(device) = ask(Request::Device { device })? else { bail!(WRONG_REPLY) };
         devices.push(*device);
     }
     let mut pairs = Vec::new();
-    for (from, to) in (0..count).flat_map(|from| (0..count).map(move |to| (from, to))).filter(|(a, b)| a != b)
-    {
-        let Reply::Pair(about) = ask(Request::Pair { from, to })? else { bail!(OTHER) };
+    for (from, to) in (0..count).flat_map(|from| (0..count).map(move |to| (from, to))).filter(|(a, b)| a != b) {
+        let Reply::Pair(about) = ask(Request::Pair { from, to })? else { bail!(WRONG_REPLY) };
         let (from, to) = (from as usize, to as usize);
         let pci = |device: usize| devices[device].pci.clone();
         // NVML does not know simulated devices, and may know real devices at the same addresses.
@@ -119,7 +123,7 @@ fn examine(environment: &Environment, is_simulated: bool) -> Result<(Vec<Device>
             true => None,
             false => match ask(Request::Promise { from: pci(from), to: pci(to) })? {
                 Reply::Promise(promise) => promise,
-                _ => bail!(OTHER),
+                _ => bail!(WRONG_REPLY),
             },
         };
         pairs.push(Direction { from, to, about: *about, promise, ways: Vec::new() });
@@ -128,14 +132,16 @@ fn examine(environment: &Environment, is_simulated: bool) -> Result<(Vec<Device>
 }
 
 /// Error for a reply of the wrong kind.
-const OTHER: &str = "the process that examines the driver gave another answer than was asked for";
+const WRONG_REPLY: &str = "the process that examines the driver gave another answer than was asked for";
 
-fn ask(process: &Process, request: &Request) -> Result<Reply> {
+fn ask_process(process: &DeviceProcess, request: &Request) -> Result<Reply> {
     match process.ask(request, None, START_TIMEOUT) {
         Ok((reply, _)) => Ok(reply),
-        Err(Broken::Refused(refusal)) => bail!("no link was tested: {}", Verdict::from(refusal).detail()),
-        Err(Broken::Stalled) => bail!("no link was tested: the driver does not start"),
-        Err(Broken::Died(how)) => Err(anyhow::anyhow!(how)).context("the process that examines the driver"),
+        Err(RequestFailure::Refused(refusal)) => {
+            bail!("no link was tested: {}", Verdict::from(refusal).explanation())
+        }
+        Err(RequestFailure::Stalled) => bail!("no link was tested: the driver does not start"),
+        Err(RequestFailure::Died(how)) => Err(anyhow::anyhow!(how)).context("the process that examines the driver"),
     }
 }
 
@@ -143,8 +149,8 @@ fn ask(process: &Process, request: &Request) -> Result<Reply> {
 mod tests {
     use super::*;
     use fact::Fact;
-    use plan::Tested;
-    use verdict::{Check, Method};
+    use plan::MethodResult;
+    use verdict::{Check, SharingMethod};
 
     #[test]
     fn facts_about_the_system_are_listed_with_bad_verdicts() {
@@ -162,8 +168,8 @@ mod tests {
             to,
             about: request::Pair { can_access: true, attributes: [None; 5], atomics: Vec::new() },
             promise: None,
-            ways: vec![Tested {
-                way: Method::Peer,
+            ways: vec![MethodResult {
+                way: SharingMethod::Peer,
                 checks: vec![(Check::KernelWrite, verdict.clone())],
                 verdict,
                 measured: None,
@@ -174,18 +180,17 @@ mod tests {
             devices: ["0000:1B:00.0", "0000:1C:00.0"].map(device).into(),
             pairs: vec![direction(0, 1, stalls), direction(1, 0, Verdict::Good)],
             system: vec![
-                Fact::bad("acs", "redirected", "writes", "switch it off").about(&["0000:1b:00.0"]),
-                Fact::bad("acs", "elsewhere", "writes", "switch it off").about(&["0000:3b:00.0"]),
+                Fact::bad("acs", "redirected", "writes", "switch it off").with_devices(&["0000:1b:00.0"]),
+                Fact::bad("acs", "elsewhere", "writes", "switch it off").with_devices(&["0000:3b:00.0"]),
                 Fact::unknown("iommu", "withheld"),
                 Fact::good("fabric manager", "registered"),
             ],
         };
-        let text = text::show(&findings, cupeer_report::style::Style::default(), 100);
-        let said: Vec<&str> =
-            text.lines().filter(|line| line.contains("the system:")).map(str::trim).collect();
+        let text = text::format_findings(&findings, cupeer_report::style::Style::default(), 100);
+        let said: Vec<&str> = text.lines().filter(|line| line.contains("the system:")).map(str::trim).collect();
         let acs = "the system: acs of 0000:1b:00.0, bad: redirected; switch it off";
         assert_eq!(said, [acs, "the system: iommu, unknown: withheld"], "{text}");
-        let json = serde_json::to_value(document::Document::of(&findings)).unwrap();
+        let json = serde_json::to_value(document::Document::from_findings(&findings)).unwrap();
         let names = |pair: usize| json["pairs"][pair]["system"].as_array().expect("facts").len();
         assert_eq!((names(0), names(1)), (2, 0), "{json}");
     }

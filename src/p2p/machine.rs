@@ -3,7 +3,7 @@
 //! `src/topology/file.rs` describes the format, and reads it.
 
 use super::findings::Findings;
-use super::plan::{Direction, Tested};
+use super::plan::{Direction, MethodResult};
 use super::verdict::{Check, Verdict};
 use anyhow::{Context, Result};
 use cupeer_spec::uuid::Uuid;
@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// Fails if no file can be written at a path, so that the failure comes before a long test. Writes nothing.
-pub fn check(path: &Path) -> Result<()> {
+pub fn check_writable(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_there = parent.is_dir() && !path.is_dir() && path.file_name().is_some();
     anyhow::ensure!(is_there, "-o '{}': no file can be written there", path.display());
@@ -24,9 +24,9 @@ pub fn check(path: &Path) -> Result<()> {
 /// # Errors
 ///
 /// It cannot be read.
-pub fn checked(findings: &Findings, path: &Path) -> Result<String> {
+pub fn topology_text(findings: &Findings, path: &Path) -> Result<String> {
     let shown = path.display();
-    let text = text(findings);
+    let text = format_topology(findings);
     let count = findings.devices.len();
     anyhow::ensure!((1..=MOST_DEVICES).contains(&count), "{shown}: there is no topology of {count} devices");
     Topology::parse_file(&shown.to_string(), text.as_bytes())
@@ -35,7 +35,7 @@ pub fn checked(findings: &Findings, path: &Path) -> Result<String> {
     Ok(text)
 }
 
-fn text(findings: &Findings) -> String {
+fn format_topology(findings: &Findings) -> String {
     let mut text = format!(
         "# Written by 'cupeer doctor --p2p' {}: what the driver says of this machine, and what was found.\n\
          # cupeer run --sim=FILE simulates it, --deny-peer FILE denies what is bad, cupeer env --p2p FILE prints settings.\n",
@@ -47,20 +47,20 @@ fn text(findings: &Findings) -> String {
         let _ = write!(
             text,
             "\n[[device]]\nname = {}\nuuid = \"{}\"\npci = {}\nmemory = {}\ncompute_capability = \"{}.{}\"\n",
-            quoted(&device.name),
+            toml_quoted(&device.name),
             Uuid(device.uuid),
-            quoted(&device.pci),
+            toml_quoted(&device.pci),
             device.memory,
             device.capability.0,
             device.capability.1
         );
     }
-    findings.pairs.iter().for_each(|pair| link(&mut text, pair));
+    findings.pairs.iter().for_each(|pair| write_link(&mut text, pair));
     text
 }
 
 /// Returns a text in the form of a TOML string.
-fn quoted(text: &str) -> String {
+fn toml_quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
         match c {
@@ -72,7 +72,7 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-fn link(text: &mut String, pair: &Direction) {
+fn write_link(text: &mut String, pair: &Direction) {
     let about = &pair.about;
     let kind = match about.can_access {
         false => "none",
@@ -93,14 +93,14 @@ fn link(text: &mut String, pair: &Direction) {
     if about.atomics.iter().any(|capability| *capability != 0) {
         let _ = writeln!(text, "atomic_capabilities = {:?}", about.atomics);
     }
-    if let Some((data, by)) = data(pair) {
+    if let Some((data, by)) = simulated_damage(pair) {
         let _ = writeln!(text, "data = \"{data}\"");
         if let Some(by) = by {
             let _ = writeln!(text, "data_by = \"{by}\"");
         }
     }
     for tested in &pair.ways {
-        let _ = writeln!(text, "{} = \"{}\"", tested.way.name(), tested.verdict.in_topology().name());
+        let _ = writeln!(text, "{} = \"{}\"", tested.way.name(), tested.verdict.topology_verdict().name());
     }
     if let Some(measured) = pair.ways.iter().find_map(|tested| tested.measured) {
         let _ = write!(text, "copy_mb_s = {}\nkernel_mb_s = {}\n", measured.copy_mb_s, measured.kernel_mb_s);
@@ -112,7 +112,7 @@ fn link(text: &mut String, pair: &Direction) {
 
 /// Returns the damage that the simulated driver must do to data on the link, and the engine whose data it
 /// damages. Only damage that all open methods show counts.
-fn data(pair: &Direction) -> Option<(&'static str, Option<&'static str>)> {
+fn simulated_damage(pair: &Direction) -> Option<(&'static str, Option<&'static str>)> {
     let of = |verdict: &Verdict| match verdict {
         Verdict::Wrong { .. } => Some("lost"),
         Verdict::Stale { .. } => Some("stale"),
@@ -129,16 +129,15 @@ fn data(pair: &Direction) -> Option<(&'static str, Option<&'static str>)> {
         return None;
     }
     let is_bad = |check: Check| {
-        open.iter()
-            .flat_map(|tested| &tested.checks)
-            .any(|(known, verdict)| *known == check && verdict.is_bad())
+        open.iter().flat_map(|tested| &tested.checks).any(|(known, verdict)| *known == check && verdict.is_bad())
     };
     let copies = is_bad(Check::CopyWrite) || is_bad(Check::CopyRead);
     // A check that was not run because an earlier check stalls does not count as good.
-    let untested = |tested: &&Tested| {
-        tested.checks.iter().any(|(check, verdict)| {
-            *check == Check::KernelWrite && matches!(verdict, Verdict::NotTested { .. })
-        })
+    let untested = |tested: &&MethodResult| {
+        tested
+            .checks
+            .iter()
+            .any(|(check, verdict)| *check == Check::KernelWrite && matches!(verdict, Verdict::NotTested { .. }))
     };
     let kernels = [Check::KernelWrite, Check::KernelRead, Check::Resident].into_iter().any(is_bad)
         || open.iter().copied().all(|tested| untested(&tested));
@@ -159,7 +158,7 @@ mod tests {
     #[test]
     fn any_name_is_quoted_as_toml_reads_it() {
         let name = "NVIDIA \"H\\200\"\n\u{7f}";
-        let text = format!("[[device]]\nname = {}\n", quoted(name));
+        let text = format!("[[device]]\nname = {}\n", toml_quoted(name));
         let read = Topology::parse_file("x", text.as_bytes()).unwrap();
         assert_eq!(read.devices[0].name, name);
     }

@@ -2,12 +2,12 @@
 //!
 //! Pairs that share no device are tested at the same time. During a measurement, no other link is in use.
 
-use super::checks::{Measured, measure, perform};
-use super::link::{Holder, Link, Run, is_unrelated_to_links, untested, verdict_of};
+use super::checks::{Measured, measure_rates, run_check};
+use super::link::{DeviceHolder, OpenLink, TestContext, is_unrelated_to_links, untested_because, verdict_for_failure};
 use super::nvml::{Kind, Promise};
-use super::process::{Broken, Environment, Starter, serve};
+use super::process::{ProcessCommand, ProcessStarter, RequestFailure, serve_starts};
 use super::request::{Device, Pair};
-use super::verdict::{Check, Method, Verdict};
+use super::verdict::{Check, SharingMethod, Verdict};
 use std::sync::{Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const MOST_STALLS: usize = 1;
 
 /// The result of a method over one link.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Tested {
-    pub way: Method,
+pub struct MethodResult {
+    pub way: SharingMethod,
     pub verdict: Verdict,
     pub checks: Vec<(Check, Verdict)>,
     pub measured: Option<Measured>,
@@ -32,7 +32,7 @@ pub struct Direction {
     pub about: Pair,
     pub promise: Option<Promise>,
     /// Results of the methods; empty if the driver reports no access.
-    pub ways: Vec<Tested>,
+    pub ways: Vec<MethodResult>,
 }
 
 impl Direction {
@@ -45,15 +45,15 @@ impl Direction {
 
 /// Numbers of directions by their verdicts. Directions without access do not count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Count {
+pub struct DirectionCounts {
     pub bad: usize,
     pub good: usize,
     pub untested: usize,
 }
 
-impl Count {
-    pub fn of(pairs: &[Direction]) -> Count {
-        let mut count = Count { bad: 0, good: 0, untested: 0 };
+impl DirectionCounts {
+    pub fn count(pairs: &[Direction]) -> DirectionCounts {
+        let mut count = DirectionCounts { bad: 0, good: 0, untested: 0 };
         for pair in pairs.iter().filter(|pair| pair.about.can_access) {
             if pair.ways.iter().any(|tested| tested.verdict.is_bad()) {
                 count.bad += 1;
@@ -68,7 +68,7 @@ impl Count {
 }
 
 /// The directions to test, and the options of the test.
-pub struct Plan<'a> {
+pub struct TestPlan<'a> {
     pub devices: &'a [Device],
     pub pairs: Vec<Direction>,
     pub limit: Duration,
@@ -76,31 +76,31 @@ pub struct Plan<'a> {
     pub measures: bool,
 }
 
-impl Plan<'_> {
+impl TestPlan<'_> {
     /// Returns the number of methods to test, over all directions.
-    pub fn steps(&self) -> usize {
-        Method::ALL.len() * self.pairs.iter().filter(|pair| pair.about.can_access).count()
+    pub fn method_count(&self) -> usize {
+        SharingMethod::ALL.len() * self.pairs.iter().filter(|pair| pair.about.can_access).count()
     }
 
     /// Tests all directions. Calls `done` after each method.
-    pub fn run(self, environment: &Environment, done: impl Fn(&Verdict) + Sync) -> Vec<Direction> {
-        let (starter, asked) = Starter::new();
+    pub fn test_directions(self, environment: &ProcessCommand, done: impl Fn(&Verdict) + Sync) -> Vec<Direction> {
+        let (starter, asked) = ProcessStarter::new();
         let count = self.devices.len();
-        let queue = Queue { todo: Mutex::new(Todo::of(self.pairs, count)), freed: Condvar::new() };
-        let holders: Vec<Mutex<Holder>> = (0..count).map(|_| Mutex::default()).collect();
+        let queue =
+            DirectionQueue { todo: Mutex::new(QueueState::from_pairs(self.pairs, count)), freed: Condvar::new() };
+        let holders: Vec<Mutex<DeviceHolder>> = (0..count).map(|_| Mutex::default()).collect();
         let quiet = RwLock::new(());
         let (queue, holders, quiet, done, devices) = (&queue, &holders, &quiet, &done, self.devices);
         let measures = self.measures;
         std::thread::scope(|scope| {
             for _ in 0..(count / 2).max(1) {
-                let run = Run { starter: starter.clone(), limit: self.limit };
+                let run = TestContext { starter: starter.clone(), limit: self.limit };
                 scope.spawn(move || {
-                    while let Some(mut pair) = queue.take() {
-                        let lock =
-                            |device: usize| holders[device].lock().unwrap_or_else(PoisonError::into_inner);
+                    while let Some(mut pair) = queue.take_direction() {
+                        let lock = |device: usize| holders[device].lock().unwrap_or_else(PoisonError::into_inner);
                         let (mut a, mut b) = (lock(pair.from), lock(pair.to));
                         let blocks = 2 * devices[pair.from].multiprocessors.max(1) as u32;
-                        let test = Test {
+                        let test = DirectionTest {
                             run: &run,
                             quiet,
                             blocks,
@@ -108,19 +108,19 @@ impl Plan<'_> {
                             from: pair.from as i32,
                             to: pair.to as i32,
                         };
-                        for way in Method::ALL {
-                            let tested = test.way(way, &pair, &mut a, &mut b);
+                        for way in SharingMethod::ALL {
+                            let tested = test.test_method(way, &pair, &mut a, &mut b);
                             done(&tested.verdict);
                             pair.ways.push(tested);
                         }
-                        a.close(&run, pair.to as i32);
+                        a.close_device(&run, pair.to as i32);
                         drop((a, b));
-                        queue.give(pair);
+                        queue.finish_direction(pair);
                     }
                 });
             }
             drop(starter);
-            serve(&asked, environment);
+            serve_starts(&asked, environment);
         });
         // The holders were dropped, which ends their processes.
         let mut todo = queue.todo.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,29 +131,29 @@ impl Plan<'_> {
 }
 
 /// The directions that remain, the busy devices, and the directions that are done.
-struct Todo {
+struct QueueState {
     left: Vec<Direction>,
     busy: Vec<bool>,
     done: Vec<Direction>,
 }
 
-impl Todo {
-    fn of(pairs: Vec<Direction>, devices: usize) -> Todo {
+impl QueueState {
+    fn from_pairs(pairs: Vec<Direction>, devices: usize) -> QueueState {
         let (left, done) = pairs.into_iter().partition(|pair| pair.about.can_access);
-        Todo { left, busy: vec![false; devices], done }
+        QueueState { left, busy: vec![false; devices], done }
     }
 }
 
 /// The directions that several threads test, behind a lock.
-struct Queue {
-    todo: Mutex<Todo>,
+struct DirectionQueue {
+    todo: Mutex<QueueState>,
     freed: Condvar,
 }
 
-impl Queue {
+impl DirectionQueue {
     /// Waits for a direction whose devices are both free, and makes them busy. Returns `None` if no direction
     /// remains.
-    fn take(&self) -> Option<Direction> {
+    fn take_direction(&self) -> Option<Direction> {
         let mut todo = self.todo.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if todo.left.is_empty() {
@@ -170,7 +170,7 @@ impl Queue {
     }
 
     /// Adds a direction that is done, and makes its devices free.
-    fn give(&self, pair: Direction) {
+    fn finish_direction(&self, pair: Direction) {
         let mut todo = self.todo.lock().unwrap_or_else(PoisonError::into_inner);
         (todo.busy[pair.from], todo.busy[pair.to]) = (false, false);
         todo.done.push(pair);
@@ -181,12 +181,9 @@ impl Queue {
 /// Returns the verdict on a method from the verdicts on its checks. Failures of other checks have precedence
 /// over a failure of atomics. A check that was not run prevents `Good`, except for atomics that the driver
 /// does not claim.
-fn together(checks: &[(Check, Verdict)]) -> Verdict {
+fn combine_verdicts(checks: &[(Check, Verdict)]) -> Verdict {
     let of = |is_sum: bool| {
-        checks
-            .iter()
-            .filter(move |(check, _)| (*check == Check::Atomics) == is_sum)
-            .map(|(_, verdict)| verdict)
+        checks.iter().filter(move |(check, _)| (*check == Check::Atomics) == is_sum).map(|(_, verdict)| verdict)
     };
     let data = Verdict::worst(of(false));
     let untested = of(false).find(|verdict| matches!(verdict, Verdict::NotTested { .. }));
@@ -198,8 +195,8 @@ fn together(checks: &[(Check, Verdict)]) -> Verdict {
 }
 
 /// The test of one direction.
-struct Test<'a> {
-    run: &'a Run,
+struct DirectionTest<'a> {
+    run: &'a TestContext,
     quiet: &'a RwLock<()>,
     blocks: u32,
     measures: bool,
@@ -207,45 +204,51 @@ struct Test<'a> {
     to: i32,
 }
 
-impl Test<'_> {
+impl DirectionTest<'_> {
     /// Tests a method: runs its checks, and starts new processes after a stall.
-    fn way(&self, way: Method, pair: &Direction, a: &mut Holder, b: &mut Holder) -> Tested {
-        let stalled = |tested: &Tested| matches!(tested.verdict, Verdict::Stalls { .. });
+    fn test_method(
+        &self,
+        way: SharingMethod,
+        pair: &Direction,
+        a: &mut DeviceHolder,
+        b: &mut DeviceHolder,
+    ) -> MethodResult {
+        let stalled = |tested: &MethodResult| matches!(tested.verdict, Verdict::Stalls { .. });
         let (about, has_stalled) = (&pair.about, pair.ways.iter().any(stalled));
-        let mut tested = Tested { way, verdict: Verdict::Good, checks: Vec::new(), measured: None };
+        let mut tested = MethodResult { way, verdict: Verdict::Good, checks: Vec::new(), measured: None };
         let mut stalls = 0;
         while tested.checks.len() < Check::ALL.len() {
             if stalls == MOST_STALLS + usize::from(!has_stalled) {
-                self.fill_rest(&mut tested, &untested("what came before it stalls"));
+                self.fill_remaining_checks(&mut tested, &untested_because("what came before it stalls"));
                 break;
             }
-            let ready = a.ready(self.run, self.from).and_then(|()| match way {
-                Method::Peer => a.ready(self.run, self.to),
-                Method::Ipc | Method::Vmm => b.ready(self.run, self.to),
+            let ready = a.open_device(self.run, self.from).and_then(|()| match way {
+                SharingMethod::Peer => a.open_device(self.run, self.to),
+                SharingMethod::Ipc | SharingMethod::Vmm => b.open_device(self.run, self.to),
             });
             if let Err(verdict) = ready {
-                self.fill_rest(&mut tested, &verdict);
+                self.fill_remaining_checks(&mut tested, &verdict);
                 break;
             }
             let Err((broken, step)) = self.run_checks(way, about, a, b, &mut tested) else { continue };
             // If a process has ended by itself, `end` returns how.
-            let ended = [a.end(), b.end()].into_iter().flatten().next();
-            let verdict = verdict_of(broken, step.map_or("opening the way", Check::doc), ended);
+            let ended = [a.end_process(), b.end_process()].into_iter().flatten().next();
+            let verdict = verdict_for_failure(broken, step.map_or("opening the way", Check::description), ended);
             match step {
                 Some(check) if tested.checks.iter().all(|(known, _)| *known != check) => {
                     tested.checks.push((check, verdict.clone()));
                 }
                 Some(_) => {}
-                None => self.fill_rest(&mut tested, &verdict),
+                None => self.fill_remaining_checks(&mut tested, &verdict),
             }
             stalls += usize::from(matches!(verdict, Verdict::Stalls { .. }));
         }
-        tested.verdict = together(&tested.checks);
+        tested.verdict = combine_verdicts(&tested.checks);
         tested
     }
 
     /// Gives the same verdict to all checks of a method that were not run.
-    fn fill_rest(&self, tested: &mut Tested, verdict: &Verdict) {
+    fn fill_remaining_checks(&self, tested: &mut MethodResult, verdict: &Verdict) {
         for check in &Check::ALL[tested.checks.len()..] {
             tested.checks.push((*check, verdict.clone()));
         }
@@ -254,27 +257,25 @@ impl Test<'_> {
     /// Opens a link, and runs the remaining checks over it until a check breaks the link.
     fn run_checks(
         &self,
-        way: Method,
+        way: SharingMethod,
         about: &Pair,
-        a: &Holder,
-        b: &Holder,
-        tested: &mut Tested,
-    ) -> Result<(), (Broken, Option<Check>)> {
-        let link =
-            Link::open(self.run, way, (self.from, a), (self.to, b)).map_err(|broken| (broken, None))?;
+        a: &DeviceHolder,
+        b: &DeviceHolder,
+        tested: &mut MethodResult,
+    ) -> Result<(), (RequestFailure, Option<Check>)> {
+        let link = OpenLink::open(self.run, way, (self.from, a), (self.to, b)).map_err(|broken| (broken, None))?;
         for check in &Check::ALL[tested.checks.len()..] {
             if *check == Check::Atomics && !about.has_native_atomics() {
-                let reason =
-                    "the driver claims no native atomics (CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)";
-                tested.checks.push((*check, untested(reason)));
+                let reason = "the driver claims no native atomics (CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)";
+                tested.checks.push((*check, untested_because(reason)));
                 continue;
             }
             let verdict = {
                 let _others = self.quiet.read().unwrap_or_else(PoisonError::into_inner);
-                match perform(&link, *check, self.blocks) {
+                match run_check(&link, *check, self.blocks) {
                     // Such a refusal harms neither the link nor its processes.
-                    Err(Broken::Refused(refusal)) if is_unrelated_to_links(&refusal) => {
-                        untested(&Verdict::from(refusal).detail())
+                    Err(RequestFailure::Refused(refusal)) if is_unrelated_to_links(&refusal) => {
+                        untested_because(&Verdict::from(refusal).explanation())
                     }
                     done => done.map_err(|broken| (broken, Some(*check)))?,
                 }
@@ -282,18 +283,16 @@ impl Test<'_> {
             let stalls = matches!(verdict, Verdict::Stalls { .. });
             tested.checks.push((*check, verdict));
             if stalls {
-                return Err((Broken::Stalled, Some(*check)));
+                return Err((RequestFailure::Stalled, Some(*check)));
             }
         }
         let is_bad = tested.checks.iter().any(|(_, verdict)| verdict.is_bad());
-        let has_kernels = tested
-            .checks
-            .iter()
-            .any(|(check, verdict)| *check == Check::KernelWrite && *verdict == Verdict::Good);
+        let has_kernels =
+            tested.checks.iter().any(|(check, verdict)| *check == Check::KernelWrite && *verdict == Verdict::Good);
         if self.measures && has_kernels && !is_bad {
             let last = |broken| (broken, Check::ALL.last().copied());
             let _alone = self.quiet.write().unwrap_or_else(PoisonError::into_inner);
-            match measure(&link, self.blocks).map_err(last)? {
+            match measure_rates(&link, self.blocks).map_err(last)? {
                 Ok(measured) => tested.measured = Some(measured),
                 Err((of, verdict)) => {
                     for (_, known) in tested.checks.iter_mut().filter(|(check, _)| *check == of) {
@@ -315,10 +314,13 @@ mod tests {
         let stale = || Verdict::Stale { reason: "late".to_owned() };
         let wrong = || Verdict::Wrong { wrong: 1, words: 2, first_byte: 0, reason: String::new() };
         let with = |copy: Verdict, kernel: Verdict, sums: Verdict| {
-            together(&[(Check::CopyWrite, copy), (Check::KernelWrite, kernel), (Check::Atomics, sums)])
+            combine_verdicts(&[(Check::CopyWrite, copy), (Check::KernelWrite, kernel), (Check::Atomics, sums)])
         };
-        assert_eq!(with(Verdict::Good, Verdict::Good, untested("no claim")), Verdict::Good);
-        assert_eq!(with(Verdict::Good, untested("no compiler"), Verdict::Good), untested("no compiler"));
+        assert_eq!(with(Verdict::Good, Verdict::Good, untested_because("no claim")), Verdict::Good);
+        assert_eq!(
+            with(Verdict::Good, untested_because("no compiler"), Verdict::Good),
+            untested_because("no compiler")
+        );
         assert_eq!(with(Verdict::Good, stale(), wrong()), stale());
         assert_eq!(with(Verdict::Good, Verdict::Good, wrong()), wrong());
         assert_eq!(with(wrong(), stale(), Verdict::Good), wrong());

@@ -18,7 +18,7 @@ pub enum Request {
     /// Asks NVML about the link between two PCI addresses: [`Reply::Promise`].
     Promise { from: String, to: String },
     /// Makes a device ready: its primary context, a stream, and the kernels. [`Reply::Address`] is the
-    /// address of host memory that kernels can access: see [`Host`].
+    /// address of host memory that kernels can access: see [`HostMemory`].
     Open { device: i32 },
     /// Releases a device, and everything that `Open` created.
     Close { device: i32 },
@@ -30,7 +30,7 @@ pub enum Request {
     /// `cuIpcGetMemHandle`: [`Reply::Handle`].
     Export { device: i32, address: u64 },
     /// `cuIpcOpenMemHandle`: [`Reply::Address`].
-    Import { device: i32, handle: Secret },
+    Import { device: i32, handle: IpcHandleBytes },
     /// Imports the descriptor beside the message with `cuMemImportFromShareableHandle`, and maps the memory:
     /// [`Reply::Address`].
     Map { device: i32, bytes: u64 },
@@ -44,9 +44,9 @@ pub enum Request {
     /// Reads words from the memory of a device: [`Reply::Words`].
     Words { device: i32, address: u64, words: u64 },
     /// Does work in the stream of a device, and waits until it is done: [`Reply::Took`].
-    Do { device: i32, work: Work },
+    Do { device: i32, work: StreamWork },
     /// Begins work in the stream of a device, without waiting until it is done.
-    Begin { device: i32, work: Work },
+    Begin { device: i32, work: StreamWork },
     /// Waits until all work of a device is done.
     Finish { device: i32 },
     /// Waits until the results of a kernel contain `mark`: [`Reply::Words`], which is empty after `limit`
@@ -58,7 +58,7 @@ pub enum Request {
 
 /// Work in a stream.
 #[derive(Serialize, Deserialize, Clone, Debug)]
-pub enum Work {
+pub enum StreamWork {
     /// Copies by `cuMemcpyDtoDAsync`, `times` times.
     Copy { from: u64, to: u64, bytes: u64, times: u32 },
     /// A copy by `cuMemcpyPeerAsync` between two devices of the process.
@@ -75,8 +75,8 @@ pub enum Reply {
     Pair(Box<Pair>),
     Promise(Option<Promise>),
     Address(u64),
-    Handle(Secret),
-    Compared(Compared),
+    Handle(IpcHandleBytes),
+    Compared(Comparison),
     Words(Vec<u64>),
     /// Duration of the work in nanoseconds.
     Took(u64),
@@ -85,9 +85,9 @@ pub enum Reply {
 
 /// The bytes of an IPC handle. With them, any process can open the memory, so they are never printed.
 #[derive(Serialize, Deserialize)]
-pub struct Secret(pub Vec<u8>);
+pub struct IpcHandleBytes(pub Vec<u8>);
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for IpcHandleBytes {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("(a handle)")
     }
@@ -135,7 +135,7 @@ impl Pair {
 
 /// The result of a comparison of words.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Compared {
+pub struct Comparison {
     pub wrong: u64,
     /// Number of wrong words that contain earlier data.
     pub stale: u64,
@@ -144,11 +144,11 @@ pub struct Compared {
 }
 
 /// The layout of the host memory that [`Request::Open`] allocates for the kernels of a device.
-pub struct Host;
+pub struct HostMemory;
 
-impl Host {
+impl HostMemory {
     /// Size of the memory in bytes.
     pub const BYTES: usize = 4096;
     /// Offset in bytes of the word that stops a kernel. The results are at offset 0.
-    pub const STOP: u64 = 8 * RESULTS as u64 * 8;
+    pub const STOP_OFFSET: u64 = 8 * RESULTS as u64 * 8;
 }

@@ -3,7 +3,7 @@
 //! Each setting comes with the page that documents it.
 
 use anyhow::{Context, Result, ensure};
-use cupeer_topology::{Link, Method, Topology, Verdict};
+use cupeer_topology::{Link, MethodVerdict, SharingMethod, Topology};
 use std::path::Path;
 
 /// Kind of a setting.
@@ -18,14 +18,14 @@ enum SettingKind {
 
 /// A setting of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Setting {
+pub struct ProgramSetting {
     program: &'static str,
     what: SettingKind,
     why: &'static str,
     page: &'static str,
 }
 
-impl Setting {
+impl ProgramSetting {
     /// Returns the name and the value, if the setting is an environment variable to set.
     pub fn variable(&self) -> Option<(&'static str, String)> {
         match self.what {
@@ -43,7 +43,7 @@ const UCX: &str = "https://github.com/openucx/ucx/blob/master/docs/source/faq.md
 const OMPI: &str = "'ompi_info --param btl smcuda --level 9', https://github.com/open-mpi/ompi/pull/698";
 
 /// Returns the settings for the machine in a file that `cupeer doctor --p2p -o` wrote.
-pub fn of_file(path: &Path) -> Result<Vec<Setting>> {
+pub fn read_settings(path: &Path) -> Result<Vec<ProgramSetting>> {
     let shown = path.display().to_string();
     let name = path.to_str().with_context(|| format!("--p2p '{shown}': the path is not UTF-8"))?;
     // Here, a short name such as `nvlink:2` means a file of that name.
@@ -57,18 +57,19 @@ pub fn of_file(path: &Path) -> Result<Vec<Setting>> {
         links.iter().any(has_verdict) || links.iter().all(|link| !link.can_access),
         "--p2p '{shown}': no link in it was tested; 'cupeer doctor --p2p -o {shown}' writes what it finds"
     );
-    Ok(of(&links))
+    Ok(settings_for_links(&links))
 }
 
-fn of(links: &[&Link]) -> Vec<Setting> {
-    let has =
-        |way: Method, is: &dyn Fn(Verdict) -> bool| links.iter().filter_map(|link| link.verdict(way)).any(is);
-    let strays = |verdict| matches!(verdict, Verdict::Wrong | Verdict::Stale | Verdict::Stalls);
-    let data = Method::ALL.into_iter().any(|way| has(way, &strays));
-    let bad = |way| data || has(way, &Verdict::is_bad);
-    let (peer, ipc, vmm) = (bad(Method::Peer), bad(Method::Ipc), bad(Method::Vmm));
+fn settings_for_links(links: &[&Link]) -> Vec<ProgramSetting> {
+    let has = |way: SharingMethod, is: &dyn Fn(MethodVerdict) -> bool| {
+        links.iter().filter_map(|link| link.verdict(way)).any(is)
+    };
+    let strays = |verdict| matches!(verdict, MethodVerdict::Wrong | MethodVerdict::Stale | MethodVerdict::Stalls);
+    let data = SharingMethod::ALL.into_iter().any(|way| has(way, &strays));
+    let bad = |way| data || has(way, &MethodVerdict::is_bad);
+    let (peer, ipc, vmm) = (bad(SharingMethod::Peer), bad(SharingMethod::Ipc), bad(SharingMethod::Vmm));
     let mut settings = Vec::new();
-    let mut add = |program, what, why, page| settings.push(Setting { program, what, why, page });
+    let mut add = |program, what, why, page| settings.push(ProgramSetting { program, what, why, page });
     if data || peer || ipc && vmm {
         // Only NVLink has native atomics.
         let is_nvlink = |link: &&&Link| link.native_atomics;
@@ -89,19 +90,9 @@ fn of(links: &[&Link]) -> Vec<Setting> {
             ),
         }
     } else if ipc {
-        add(
-            "NCCL",
-            SettingKind::Variable("NCCL_CUMEM_ENABLE", "1"),
-            "descriptors rather than legacy handles",
-            NCCL,
-        );
+        add("NCCL", SettingKind::Variable("NCCL_CUMEM_ENABLE", "1"), "descriptors rather than legacy handles", NCCL);
     } else if vmm {
-        add(
-            "NCCL",
-            SettingKind::Variable("NCCL_CUMEM_ENABLE", "0"),
-            "legacy handles rather than descriptors",
-            NCCL,
-        );
+        add("NCCL", SettingKind::Variable("NCCL_CUMEM_ENABLE", "0"), "legacy handles rather than descriptors", NCCL);
     }
     if ipc {
         let why = "its own all-reduce opens legacy handles, and writes to peers from kernels";
@@ -110,8 +101,7 @@ fn of(links: &[&Link]) -> Vec<Setting> {
         add("vLLM", SettingKind::Variable("VLLM_SKIP_P2P_CHECK", "0"), why, VLLM);
     }
     if peer {
-        let why =
-            "it enables peer access where this is set, whatever to; without it, copies go through the host";
+        let why = "it enables peer access where this is set, whatever to; without it, copies go through the host";
         add("llama.cpp", SettingKind::Unset("GGML_CUDA_P2P"), why, LLAMA);
     }
     if ipc || vmm {
@@ -119,21 +109,20 @@ fn of(links: &[&Link]) -> Vec<Setting> {
         add("UCX", SettingKind::Variable("UCX_TLS", "^cuda_ipc"), why, UCX);
     }
     if ipc {
-        let why =
-            "its own transport for shared memory opens legacy handles; with the UCX one, UCX_TLS counts";
+        let why = "its own transport for shared memory opens legacy handles; with the UCX one, UCX_TLS counts";
         add("Open MPI", SettingKind::Variable("OMPI_MCA_btl_smcuda_use_cuda_ipc", "0"), why, OMPI);
     }
     settings
 }
 
 /// Returns lines of shell script for the settings, each with its reason.
-pub fn sh(path: &Path, settings: &[Setting]) -> String {
+pub fn format_shell(path: &Path, settings: &[ProgramSetting]) -> String {
     if settings.is_empty() {
         // A path may contain a line break, which would end the comment.
         let shown = path.display().to_string().replace(char::is_control, "?");
         return format!("# No link in {shown} is bad: no setting is needed.\n");
     }
-    let line = |setting: &Setting| {
+    let line = |setting: &ProgramSetting| {
         let what = match setting.what {
             SettingKind::Variable(name, value) => format!("export {name}={value}"),
             SettingKind::Unset(name) => format!("unset {name}"),
@@ -151,12 +140,10 @@ mod tests {
     fn names(text: &str) -> Vec<&'static str> {
         let machine = Topology::parse_file("x", format!("count = 2\n{text}").as_bytes()).unwrap();
         let links = [machine.link(0, 1).unwrap(), machine.link(1, 0).unwrap()];
-        of(&links)
+        settings_for_links(&links)
             .iter()
             .map(|setting| match setting.what {
-                SettingKind::Variable(name, _) | SettingKind::Unset(name) | SettingKind::Argument(name) => {
-                    name
-                }
+                SettingKind::Variable(name, _) | SettingKind::Unset(name) | SettingKind::Argument(name) => name,
             })
             .collect()
     }

@@ -1,8 +1,8 @@
 //! The checks of a link, and their results.
 
 use super::request::Refusal;
-pub use cupeer_topology::Method;
-use cupeer_topology::Verdict as InTopology;
+use cupeer_topology::MethodVerdict as InTopology;
+pub use cupeer_topology::SharingMethod;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -31,7 +31,7 @@ impl Check {
         [CopyWrite, CopyRead, KernelWrite, KernelRead, Resident, Atomics]
     };
 
-    pub fn doc(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Check::CopyWrite => "write by copy engine",
             Check::CopyRead => "read by copy engine",
@@ -89,7 +89,7 @@ pub enum Verdict {
 impl Verdict {
     /// Returns the name, the word in a matrix, the weight, and the verdict in a topology file. Of several
     /// verdicts, the verdict with the highest weight counts: the one that harms programs most.
-    fn forms(&self) -> (&'static str, &'static str, u8, InTopology) {
+    fn names_and_weight(&self) -> (&'static str, &'static str, u8, InTopology) {
         match self {
             Verdict::NotTested { .. } => ("not tested", "untested", 0, InTopology::NotTested),
             Verdict::Good => ("good", "good", 1, InTopology::Good),
@@ -101,16 +101,16 @@ impl Verdict {
     }
 
     pub fn name(&self) -> &'static str {
-        self.forms().0
+        self.names_and_weight().0
     }
 
     /// Returns the word for the verdict in a matrix.
-    pub fn short(&self) -> &'static str {
-        self.forms().1
+    pub fn matrix_word(&self) -> &'static str {
+        self.names_and_weight().1
     }
 
-    pub fn in_topology(&self) -> InTopology {
-        self.forms().3
+    pub fn topology_verdict(&self) -> InTopology {
+        self.names_and_weight().3
     }
 
     pub fn is_bad(&self) -> bool {
@@ -119,20 +119,18 @@ impl Verdict {
 
     /// Returns the verdict with the highest weight; of several, the first.
     pub fn worst<'a>(all: impl Iterator<Item = &'a Verdict>) -> Verdict {
-        let worst = all.min_by_key(|verdict| Reverse(verdict.forms().2));
+        let worst = all.min_by_key(|verdict| Reverse(verdict.names_and_weight().2));
         worst.cloned().unwrap_or(Verdict::NotTested { reason: "nothing was tried".to_owned() })
     }
 
     /// Returns the explanation to print after the name.
-    pub fn detail(&self) -> String {
+    pub fn explanation(&self) -> String {
         match self {
             Verdict::Good => String::new(),
             Verdict::Wrong { wrong, words, first_byte, reason } => {
                 format!("{wrong} of {words} words are wrong, the first at byte {first_byte:#x}: {reason}")
             }
-            Verdict::Stale { reason } | Verdict::Stalls { reason } | Verdict::NotTested { reason } => {
-                reason.clone()
-            }
+            Verdict::Stale { reason } | Verdict::Stalls { reason } | Verdict::NotTested { reason } => reason.clone(),
             Verdict::Refused { call, result, message } => {
                 let message = message.as_ref().map_or(String::new(), |message| format!(" ({message})"));
                 format!("{call}: {result}{message}")

@@ -5,8 +5,8 @@ use rustix::cmsg_space;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,26 +15,25 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// The most bytes of a message: a little less than the buffer of a socket holds on every Linux.
-const MOST_BYTES: usize = 64 << 10;
+/// Maximum size of a message in bytes: a little less than the buffer of a socket holds on every Linux.
+const MOST_MESSAGE_BYTES: usize = 64 << 10;
 
 /// Space for the descriptor that can go with a message.
-type Control = [MaybeUninit<u8>; cmsg_space!(ScmRights(1))];
-const NO_CONTROL: Control = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+type ControlBuffer = [MaybeUninit<u8>; cmsg_space!(ScmRights(1))];
+const NO_CONTROL: ControlBuffer = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
 
-pub struct Wire(OwnedFd);
+pub struct MessageSocket(OwnedFd);
 
-impl Wire {
+impl MessageSocket {
     /// Returns two connected ends, which are closed on exec.
-    pub fn pair() -> io::Result<(Wire, Wire)> {
-        let (one, other) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        Ok((Wire(one), Wire(other)))
+    pub fn pair() -> io::Result<(MessageSocket, MessageSocket)> {
+        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((MessageSocket(one), MessageSocket(other)))
     }
 
     /// Returns the end that is the standard input of this process.
-    pub fn of_stdin() -> io::Result<Wire> {
-        Ok(Wire(io::stdin().as_fd().try_clone_to_owned()?))
+    pub fn from_stdin() -> io::Result<MessageSocket> {
+        Ok(MessageSocket(io::stdin().as_fd().try_clone_to_owned()?))
     }
 
     pub fn into_descriptor(self) -> OwnedFd {
@@ -44,7 +43,7 @@ impl Wire {
     /// Sends a message.
     pub fn send(&self, message: &impl Serialize, descriptor: Option<BorrowedFd>) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
-        if bytes.len() > MOST_BYTES {
+        if bytes.len() > MOST_MESSAGE_BYTES {
             return Err(io::Error::other("a message is too long"));
         }
         let mut space = NO_CONTROL;
@@ -59,7 +58,7 @@ impl Wire {
 
     /// Waits for a message. Returns the message and its descriptor, or `None` if the other end is closed.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
-        let mut bytes = vec![0u8; MOST_BYTES];
+        let mut bytes = vec![0u8; MOST_MESSAGE_BYTES];
         let mut space = NO_CONTROL;
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = retry_on_intr(|| {
@@ -82,7 +81,7 @@ impl Wire {
     }
 
     /// Waits until a message has arrived. Returns false if none has after the time `limit`.
-    pub fn is_ready(&self, limit: Duration) -> io::Result<bool> {
+    pub fn wait_for_message(&self, limit: Duration) -> io::Result<bool> {
         let end = Instant::now() + limit;
         loop {
             let left = Timespec::try_from(end.saturating_duration_since(Instant::now())).ok();
@@ -94,7 +93,7 @@ impl Wire {
     }
 
     /// Waits until the other process closes its end.
-    pub fn outlive(&self) {
+    pub fn wait_for_close(&self) {
         while poll(&mut [PollFd::new(&self.0, PollFlags::RDHUP)], None).is_err() {}
     }
 }
@@ -106,13 +105,13 @@ mod tests {
 
     #[test]
     fn messages_stay_whole_and_descriptors_go_along() {
-        let (here, there) = Wire::pair().unwrap();
-        assert!(!there.is_ready(Duration::ZERO).unwrap());
+        let (here, there) = MessageSocket::pair().unwrap();
+        assert!(!there.wait_for_message(Duration::ZERO).unwrap());
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"through").unwrap();
         here.send(&"one", None).unwrap();
         here.send(&"two", Some(file.as_fd())).unwrap();
-        assert!(there.is_ready(Duration::ZERO).unwrap());
+        assert!(there.wait_for_message(Duration::ZERO).unwrap());
         let (one, none) = there.receive::<String>().unwrap().unwrap();
         assert!(one == "one" && none.is_none());
         let (two, descriptor) = there.receive::<String>().unwrap().unwrap();
@@ -123,6 +122,6 @@ mod tests {
         assert_eq!((two.as_str(), text.as_str()), ("two", "through"));
         drop(here);
         assert!(there.receive::<String>().unwrap().is_none());
-        there.outlive();
+        there.wait_for_close();
     }
 }

@@ -48,4 +48,4 @@ mod sys;
 // Version that the command reads before it preloads the library into a program.
 #[used]
 #[unsafe(link_section = ".note.cupeer")]
-static VERSION: cupeer_spec::version::Note = cupeer_spec::version::Note::OWN;
+static VERSION: cupeer_spec::version::VersionNote = cupeer_spec::version::VersionNote::OWN;

@@ -3,13 +3,13 @@
 //! The speed of a boot's ticks is computed from moments that may be wrong. The time stamp counter does not tell its
 //! speed; two moments far apart give it to one part in a million.
 
-use cupeer_spec::record::{Header, Moment, clock};
+use cupeer_spec::record::{ClockMoment, Header, clock};
 
 /// Conversion from ticks to nanoseconds of CLOCK_MONOTONIC, for all processes of one boot.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Clock {
     /// Moment of which all three times are known.
-    pub origin: Moment,
+    pub origin: ClockMoment,
     /// Nanoseconds per tick.
     pub speed: f64,
 }
@@ -59,19 +59,19 @@ impl Clock {
 
     /// Returns the clock of a process of this host, and the current time on it; `None` if we cannot read the counter
     /// of this processor.
-    pub fn here(header: &Header) -> Option<(Clock, u64)> {
-        let [monotonic, realtime] = [libc::CLOCK_MONOTONIC, libc::CLOCK_REALTIME].map(system_clock);
-        let ticks = if header.clock == clock::COUNTER { ticks()? } else { monotonic };
-        let now = Moment { ticks, monotonic, realtime };
+    pub fn clock_and_now(header: &Header) -> Option<(Clock, u64)> {
+        let [monotonic, realtime] = [libc::CLOCK_MONOTONIC, libc::CLOCK_REALTIME].map(read_system_clock);
+        let ticks = if header.clock == clock::COUNTER { read_counter()? } else { monotonic };
+        let now = ClockMoment { ticks, monotonic, realtime };
         let clock = match header.clock {
-            clock::COUNTER => Clock::counter(vec![header.first, header.last, now]),
-            _ => Clock::nanoseconds(&[now]),
+            clock::COUNTER => Clock::from_counter_ticks(vec![header.first, header.last, now]),
+            _ => Clock::from_nanosecond_ticks(&[now]),
         };
         Some((clock, ticks))
     }
 
     /// Returns the clock for ticks that are nanoseconds of CLOCK_MONOTONIC.
-    pub(crate) fn nanoseconds(moments: &[Moment]) -> Clock {
+    pub(crate) fn from_nanosecond_ticks(moments: &[ClockMoment]) -> Clock {
         let last = moments.iter().filter(|moment| moment.realtime != 0).max_by_key(|moment| moment.monotonic);
         let mut origin = last.copied().unwrap_or_default();
         origin.ticks = origin.monotonic;
@@ -80,44 +80,43 @@ impl Clock {
 
     /// Returns the clock for ticks of a processor's counter. At least two moments, and more than half of
     /// them, must be right.
-    pub(crate) fn counter(mut moments: Vec<Moment>) -> Clock {
+    pub(crate) fn from_counter_ticks(mut moments: Vec<ClockMoment>) -> Clock {
         moments.retain(|moment| moment.ticks != 0 && moment.monotonic != 0 && moment.realtime != 0);
         moments.sort_unstable_by_key(|moment| (moment.ticks, moment.monotonic));
         moments.dedup_by_key(|moment| moment.ticks);
         let Some(last) = moments.last().copied() else {
-            return Clock { origin: Moment::default(), speed: 1.0 };
+            return Clock { origin: ClockMoment::default(), speed: 1.0 };
         };
 
         // Take the median speed of pairs of moments that are half of the list apart, because a few wrong
         // moments do not change the median.
         let half = moments.len().div_ceil(2);
         let pairs = moments.iter().zip(moments.iter().skip(half.min(moments.len() - 1)));
-        let mut speeds: Vec<f64> = pairs.filter_map(|(a, b)| speed(a, b)).collect();
+        let mut speeds: Vec<f64> = pairs.filter_map(|(a, b)| speed_between(a, b)).collect();
         speeds.sort_unstable_by(f64::total_cmp);
         let Some(rough) = speeds.get(speeds.len() / 2).copied() else {
             return Clock { origin: last, speed: 1.0 };
         };
 
-        let at = |moment: &Moment| {
+        let at = |moment: &ClockMoment| {
             let clock = Clock { origin: moments[0], speed: rough };
             moment.monotonic as f64 - clock.monotonic(moment.ticks) as f64
         };
         let mut offsets: Vec<f64> = moments.iter().map(at).collect();
         offsets.sort_unstable_by(f64::total_cmp);
         let middle = offsets[offsets.len() / 2];
-        let span = |moment: &Moment| (moment.ticks - moments[0].ticks) as f64 * rough;
-        let is_right =
-            |moment: &&Moment| (at(moment) - middle).abs() <= TOLERANCE.0 * span(moment) + TOLERANCE.1;
-        let right: Vec<&Moment> = moments.iter().filter(is_right).collect();
+        let span = |moment: &ClockMoment| (moment.ticks - moments[0].ticks) as f64 * rough;
+        let is_right = |moment: &&ClockMoment| (at(moment) - middle).abs() <= TOLERANCE.0 * span(moment) + TOLERANCE.1;
+        let right: Vec<&ClockMoment> = moments.iter().filter(is_right).collect();
         let (Some(first), Some(last)) = (right.first(), right.last()) else {
             return Clock { origin: last, speed: rough };
         };
-        Clock { origin: **last, speed: speed(first, last).unwrap_or(rough) }
+        Clock { origin: **last, speed: speed_between(first, last).unwrap_or(rough) }
     }
 }
 
 /// Returns the nanoseconds per tick between two moments; `None` if the speed is not plausible.
-fn speed(a: &Moment, b: &Moment) -> Option<f64> {
+fn speed_between(a: &ClockMoment, b: &ClockMoment) -> Option<f64> {
     let ticks = b.ticks.checked_sub(a.ticks)?;
     let nanoseconds = b.monotonic.checked_sub(a.monotonic)?;
     let speed = nanoseconds as f64 / ticks as f64;
@@ -125,12 +124,12 @@ fn speed(a: &Moment, b: &Moment) -> Option<f64> {
 }
 
 /// Returns the time of CLOCK_MONOTONIC, in nanoseconds.
-pub fn monotonic() -> u64 {
-    system_clock(libc::CLOCK_MONOTONIC)
+pub fn monotonic_now() -> u64 {
+    read_system_clock(libc::CLOCK_MONOTONIC)
 }
 
 /// Returns the time of a system clock, in nanoseconds.
-fn system_clock(which: libc::clockid_t) -> u64 {
+fn read_system_clock(which: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes the time to where it is pointed.
     unsafe { libc::clock_gettime(which, &mut time) };
@@ -139,7 +138,7 @@ fn system_clock(which: libc::clockid_t) -> u64 {
 
 /// Reads the processor's counter in the same way as libcupeer.so; `None` if this processor has no such
 /// counter.
-fn ticks() -> Option<u64> {
+fn read_counter() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 has the counter.
     let ticks = Some(unsafe { core::arch::x86_64::_rdtsc() });
@@ -163,9 +162,9 @@ mod tests {
 
     const SPEED: f64 = 0.4321;
 
-    fn moment(ticks: u64) -> Moment {
+    fn moment(ticks: u64) -> ClockMoment {
         let monotonic = 1_000_000 + (ticks as f64 * SPEED) as u64;
-        Moment { ticks, monotonic, realtime: monotonic + 1_700_000_000_000_000_000 }
+        ClockMoment { ticks, monotonic, realtime: monotonic + 1_700_000_000_000_000_000 }
     }
 
     fn close(clock: Clock) {
@@ -174,7 +173,7 @@ mod tests {
 
     #[test]
     fn two_moments_are_enough() {
-        let clock = Clock::counter(vec![moment(1 << 40), moment(1 << 50)]);
+        let clock = Clock::from_counter_ticks(vec![moment(1 << 40), moment(1 << 50)]);
         close(clock);
         let (before, after) = (moment(1 << 45), moment(1 << 51));
         assert!(clock.monotonic(before.ticks).abs_diff(before.monotonic) < 2, "{clock:?}");
@@ -185,27 +184,27 @@ mod tests {
 
     #[test]
     fn wrong_moments_are_ignored() {
-        let mut moments: Vec<Moment> = (1..9).map(|i| moment(i << 40)).collect();
-        moments.push(Moment::default());
-        moments.push(Moment { ticks: u64::MAX, monotonic: 5, realtime: 5 });
-        moments.push(Moment { ticks: 1, monotonic: 1 << 60, realtime: 5 });
-        moments.push(Moment { monotonic: 2, ..moment(9 << 40) });
-        close(Clock::counter(moments));
+        let mut moments: Vec<ClockMoment> = (1..9).map(|i| moment(i << 40)).collect();
+        moments.push(ClockMoment::default());
+        moments.push(ClockMoment { ticks: u64::MAX, monotonic: 5, realtime: 5 });
+        moments.push(ClockMoment { ticks: 1, monotonic: 1 << 60, realtime: 5 });
+        moments.push(ClockMoment { monotonic: 2, ..moment(9 << 40) });
+        close(Clock::from_counter_ticks(moments));
     }
 
     #[test]
     fn a_late_moment_that_fits_no_other_is_ignored() {
         // Ticks that are later than the rest of the moment: the process died while it wrote the moment.
-        let mut moments: Vec<Moment> = (1..6).map(|i| moment(i << 40)).collect();
-        moments.push(Moment { ticks: 8 << 40, ..moment(5 << 40) });
-        close(Clock::counter(moments));
+        let mut moments: Vec<ClockMoment> = (1..6).map(|i| moment(i << 40)).collect();
+        moments.push(ClockMoment { ticks: 8 << 40, ..moment(5 << 40) });
+        close(Clock::from_counter_ticks(moments));
     }
 
     #[test]
     fn without_two_moments_a_tick_is_a_nanosecond() {
-        assert_eq!(Clock::counter(vec![]).speed, 1.0);
+        assert_eq!(Clock::from_counter_ticks(vec![]).speed, 1.0);
         let one = moment(1 << 40);
-        assert_eq!(Clock::counter(vec![one, one]), Clock { origin: one, speed: 1.0 });
+        assert_eq!(Clock::from_counter_ticks(vec![one, one]), Clock { origin: one, speed: 1.0 });
     }
 
     #[test]
@@ -213,16 +212,16 @@ mod tests {
         for clock in [clock::MONOTONIC, clock::COUNTER] {
             // SAFETY: all of it is numbers.
             let header = Header { clock, ..unsafe { std::mem::zeroed() } };
-            let before = system_clock(libc::CLOCK_MONOTONIC);
-            let (clock, now) = Clock::here(&header).unwrap();
-            assert!((before..=system_clock(libc::CLOCK_MONOTONIC)).contains(&clock.monotonic(now)));
+            let before = read_system_clock(libc::CLOCK_MONOTONIC);
+            let (clock, now) = Clock::clock_and_now(&header).unwrap();
+            assert!((before..=read_system_clock(libc::CLOCK_MONOTONIC)).contains(&clock.monotonic(now)));
         }
     }
 
     #[test]
     fn nothing_overflows() {
         for moments in [vec![], vec![moment(1), moment(u64::MAX / 2)]] {
-            let clock = Clock::counter(moments);
+            let clock = Clock::from_counter_ticks(moments);
             for ticks in [0, 1, u64::MAX] {
                 clock.monotonic(ticks);
                 clock.realtime(ticks);

@@ -1,9 +1,9 @@
 //! The contents of a record after it was read.
 
 use crate::finding::Finding;
-use crate::hit::Hit;
+use crate::hit::FiredFault;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::{self, ARGS, Line, MOST_ARGS, Slot, hit::did};
+use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, PythonLine, Slot, hit::did};
 use std::sync::LazyLock;
 
 /// End of a call.
@@ -49,14 +49,14 @@ pub struct Call {
 impl Call {
     /// Returns the bytes of an argument by its index; `None` if its value is unknown.
     pub fn argument(&self, index: usize) -> Option<&[u8]> {
-        let place = self.function?.spec().place(index);
+        let place = self.function?.spec().argument_byte_range(index);
         // The slot has the values after the call. Values from before the call are in the details.
         let bytes = self.slot.args.get(place.clone()).or_else(|| self.details.arguments.get(place))?;
         (!bytes.is_empty() && self.slot.shape(index) == slot::shape::VALUE).then_some(bytes)
     }
 
     /// Returns the value of an argument by its index; `None` if it is not a number, or unknown.
-    pub fn number(&self, index: usize) -> Option<u64> {
+    pub fn argument_number(&self, index: usize) -> Option<u64> {
         let bytes = self.argument(index).filter(|bytes| bytes.len() <= 8)?;
         Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
@@ -67,41 +67,41 @@ impl Call {
         bytes.iter_mut().zip(&self.details.arguments).for_each(|(place, byte)| *place = *byte);
         // An argument that does not fit in the slot is left out as a whole.
         let spec = self.function.map(|function| function.spec());
-        let ends =
-            (0..spec.map_or(0, |spec| spec.args().len())).filter_map(|index| Some(spec?.place(index).end));
+        let ends = (0..spec.map_or(0, |spec| spec.args().len()))
+            .filter_map(|index| Some(spec?.argument_byte_range(index).end));
         let kept = ends.filter(|end| *end <= ARGS).max().unwrap_or(0);
         bytes[..kept].copy_from_slice(&self.slot.args[..kept]);
         bytes
     }
 
     /// Returns the bytes of an argument by its name; `None` if its value is unknown.
-    pub fn argument_called(&self, name: &str) -> Option<&[u8]> {
+    pub fn argument_by_name(&self, name: &str) -> Option<&[u8]> {
         self.argument(self.function?.spec().args().iter().position(|arg| arg.name() == name)?)
     }
 
     /// Returns the name of the fault that changed the result or an output that the program received; `None`
     /// if no fault did, or if the recording lacks the name.
-    pub fn injected_by(&self) -> Option<&str> {
+    pub fn injecting_fault(&self) -> Option<&str> {
         let mut hits = self.details.hits.iter().filter(|_| self.injected);
-        hits.find(|hit| hit.has(did::ERROR | did::OUT | did::DENIED)).map(|hit| hit.rule.as_str())
+        hits.find(|hit| hit.has_effect(did::ERROR | did::OUT | did::DENIED)).map(|hit| hit.fault_name.as_str())
     }
 
     /// Returns the fault that keeps the call from returning, because it holds the call or ended the process
     /// or thread; `None` if there is none.
-    pub fn stopped_by(&self) -> Option<&Hit> {
-        let mut hits = self.details.hits.iter().filter(|hit| !hit.has(did::DRY));
-        hits.find(|hit| self.outcome == Outcome::Pending && hit.has(did::HANG | did::SIGNAL | did::EXIT))
+    pub fn stopping_fault(&self) -> Option<&FiredFault> {
+        let mut hits = self.details.hits.iter().filter(|hit| !hit.has_effect(did::DRY));
+        hits.find(|hit| self.outcome == Outcome::Pending && hit.has_effect(did::HANG | did::SIGNAL | did::EXIT))
     }
 
     /// Returns the number of calls that this event represents: this call, and later calls of the thread that
     /// failed in the same way.
-    pub fn times(&self) -> u64 {
-        1 + self.details.run.map_or(0, |run| run.calls)
+    pub fn call_count(&self) -> u64 {
+        1 + self.details.repeats.map_or(0, |run| run.calls)
     }
 
     /// Returns the time at which the last call that this event represents returned, in ticks.
     pub fn last_end(&self) -> u64 {
-        self.details.run.map_or(self.end, |run| run.end.max(self.end))
+        self.details.repeats.map_or(self.end, |run| run.end.max(self.end))
     }
 
     /// Returns true if the return addresses were recorded for this call; false if they are those of an
@@ -118,7 +118,7 @@ impl Call {
 
 /// Content of a copy between device memory and the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Content {
+pub struct CopyContent {
     /// Keyed hash of sampled pieces of the content.
     pub hash: u64,
     /// Ordinal of the device in the process.
@@ -129,7 +129,7 @@ pub struct Content {
 
 /// Memory of a device when a call failed for lack of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MemoryLeft {
+pub struct DeviceMemoryState {
     /// Ordinal, in the process, of the device of the current context.
     pub device: i32,
     /// Free bytes of the device.
@@ -137,9 +137,9 @@ pub struct MemoryLeft {
     /// Total bytes of the device.
     pub total: u64,
     /// Bytes of the process's own allocations on the device that are only counted: see
-    /// [`crate::Process::counted`].
+    /// [`crate::Process::counted_memory`].
     pub counted_bytes: u64,
-    /// Number of these allocations.
+    /// Number of the allocations that `counted_bytes` has.
     pub counted: u64,
 }
 
@@ -182,7 +182,7 @@ pub struct Details {
     /// Return addresses, the caller's first.
     pub frames: Vec<u64>,
     /// Python frames of the call, the innermost first.
-    pub python: Vec<Line>,
+    pub python: Vec<PythonLine>,
     /// Elements of array arguments: the index of the argument, and the bytes of its elements.
     pub elements: Vec<(u8, Vec<u8>)>,
     /// Text arguments: the index of the argument, and the bytes of the text.
@@ -199,7 +199,7 @@ pub struct Details {
     pub owner: Option<(u64, i32)>,
     /// Devices on which the process held contexts, if these were several: a bit for each ordinal.
     pub contexts: Option<u64>,
-    /// Context that was current, and the ordinal of its device and one above the lowest 48 bits.
+    /// Context that was current, in the lowest 48 bits; above them, the ordinal of its device plus one.
     pub current: Option<u64>,
     /// Shared memory that a batch of copies used: for each range, the first address, and the bytes with [`slot::detail::WRITTEN`] and
     /// [`slot::detail::GAPS`].
@@ -207,17 +207,17 @@ pub struct Details {
     /// Shared memory that an executable graph uses: [`slot::nodes`].
     pub nodes: Vec<u8>,
     /// Content of a copy between device memory and the host.
-    pub content: Option<Content>,
+    pub content: Option<CopyContent>,
     /// Memory of a device when the call failed for lack of memory.
-    pub left: Option<MemoryLeft>,
+    pub device_memory: Option<DeviceMemoryState>,
     /// Explanation of the failure from the driver's own log.
     pub message: Option<Vec<u8>>,
     /// Findings of rules, in the order in which the rules were checked.
     pub findings: Vec<Finding>,
     /// Faults that fired, in the order in which they did.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<FiredFault>,
     /// Later calls that failed in the same way and have no event of their own.
-    pub run: Option<Run>,
+    pub repeats: Option<RepeatedCalls>,
     /// Number of the slot whose stack `frames` and `python` repeat: an earlier call of the same kind. `None` if the
     /// stack is the call's own.
     pub stack_of: Option<u64>,
@@ -225,14 +225,14 @@ pub struct Details {
 
 /// Calls that failed in the same way as the call before them. Times are in ticks of the record's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
-    /// Number of calls, at most [`slot::Run::MOST`].
+pub struct RepeatedCalls {
+    /// Number of calls, at most [`slot::RepeatedCalls::MOST`].
     pub calls: u64,
-    /// Time when the last of these calls returned.
+    /// Time when the last of the calls returned.
     pub end: u64,
     /// Total duration of the calls in ticks.
     pub total: u64,
-    /// Longest duration of one of these calls in ticks.
+    /// Longest duration of one of the calls in ticks.
     pub longest: u64,
 }
 
@@ -255,7 +255,8 @@ pub enum Event {
         /// Text of the mark, in bytes.
         text: Vec<u8>,
     },
-    /// End of a call that was returned earlier as pending, because it ended much later. [`Call::finish`] applies it.
+    /// End of a call that was returned earlier as pending, because it ended much later:
+    /// [`Call::apply_late_end`] applies it.
     LateEnd {
         /// Stream that has the call.
         stream: u32,
@@ -290,7 +291,7 @@ impl Event {
 impl Call {
     /// Completes this call with an event that is its late end. Returns false if the event belongs to another
     /// call.
-    pub fn finish(&mut self, late: &Event) -> bool {
+    pub fn apply_late_end(&mut self, late: &Event) -> bool {
         let Event::LateEnd { stream, seq, end, outcome, injected, slot, details, .. } = late else {
             return false;
         };
@@ -299,9 +300,9 @@ impl Call {
         }
         self.end = (*end).max(self.start);
         (self.outcome, self.injected) = (*outcome, *injected);
-        self.slot = finished(&self.slot, slot);
+        self.slot = with_late_end(&self.slot, slot);
         if details.0.is_some() {
-            self.details.add((**details).clone());
+            self.details.merge((**details).clone());
         }
         true
     }
@@ -309,7 +310,7 @@ impl Call {
 
 /// Returns the slot of a call that is completed with its late end. The start and the caller come from the
 /// call's own slot.
-pub(crate) fn finished(call: &Slot, late: &Slot) -> Slot {
+pub(crate) fn with_late_end(call: &Slot, late: &Slot) -> Slot {
     let state = slot::RETURNED | late.word as u8 & slot::INJECTED;
     let caller = call.caller() | late.caller & !((1 << 48) - 1);
     Slot { word: call.word & !0xff | u64::from(state), start: call.start, caller, ..*late }

@@ -1,11 +1,11 @@
 //! The events of a process, ordered by time.
 
 use crate::event::Event;
-use crate::index::Index;
+use crate::index::BlockIndex;
 use crate::process::Process;
 use crate::read;
-use crate::reader::{Reader, Shared};
-use crate::stream::Stream;
+use crate::reader::{ReadingState, SlotReader};
+use crate::stream::EventStream;
 use cupeer_spec::record::{Header, SLOTS};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,15 +16,15 @@ use std::io;
 /// blocks are read; with thousands, a few slots at once.
 const MOST_SLOTS: usize = 16 << 14;
 /// Smallest number of slots that are read at once.
-const FEWEST: usize = 32;
+const FEWEST_SLOTS: usize = 32;
 
 /// Iterator over all events of a process, ordered by [`Event::start`]. Those of one stream keep their order.
 ///
 /// The iterator covers the record as it was when the iterator was created, and slightly more if the process continues
 /// to write.
 pub struct Events {
-    shared: Shared,
-    streams: Vec<Stream>,
+    shared: ReadingState,
+    streams: Vec<EventStream>,
     /// Streams with remaining events, by the time of their next event; unused if there is only one stream.
     order: BinaryHeap<Reverse<(u64, usize)>>,
 }
@@ -39,35 +39,33 @@ impl Process {
 impl Events {
     pub(crate) fn open(process: &Process) -> io::Result<Events> {
         let file = process.source.open()?;
-        let index = Index::make(&file)?;
-        let piece = (MOST_SLOTS / index.streams.len().max(1)).clamp(FEWEST, SLOTS);
+        let index = BlockIndex::build(&file)?;
+        let piece = (MOST_SLOTS / index.streams.len().max(1)).clamp(FEWEST_SLOTS, SLOTS);
         // A file that was opened while its process began may lack the list of functions. The functions
         // precede the arguments, so if the arguments are missing, read the file again.
         let is_described = !process.arguments.is_empty();
-        let now = if is_described { None } else { read::process(process.source.clone(), &process.path).ok() };
+        let now = if is_described { None } else { read::read_process(process.source.clone(), &process.path).ok() };
         let process = now.as_ref().unwrap_or(process);
         let numbers = 0..process.functions.len();
         let functions = numbers.map(|number| process.function_id(number as u16)).collect();
-        let readers = index.streams.iter().enumerate().map(|(place, blocks)| Reader::new(place, blocks));
-        let mut streams: Vec<Stream> = readers.map(Stream::new).collect();
+        let readers = index.streams.iter().enumerate().map(|(place, blocks)| SlotReader::new(place, blocks));
+        let mut streams: Vec<EventStream> = readers.map(EventStream::new).collect();
         let Header { version, mode, .. } = process.header;
-        let mut shared = Shared { file, index, functions, version, mode, piece, error: None };
+        let mut shared = ReadingState { file, index, functions, version, mode, piece, error: None };
         if shared.index.is_bounded {
-            shared.overwritten();
+            shared.note_overwritten();
         }
-        streams.iter_mut().for_each(|stream| stream.fill(&mut shared));
+        streams.iter_mut().for_each(|stream| stream.read_ahead(&mut shared));
         let mut order = BinaryHeap::new();
         if streams.len() > 1 {
-            order.extend(
-                streams.iter().enumerate().filter_map(|(i, stream)| Some(Reverse((stream.time()?, i)))),
-            );
+            order.extend(streams.iter().enumerate().filter_map(|(i, stream)| Some(Reverse((stream.time()?, i)))));
         }
         Ok(Events { shared, streams, order })
     }
 
     /// Returns the first error in reading a block so far; `None` if there was none. The events of unreadable
     /// blocks are missing.
-    pub fn error(&self) -> Option<&io::Error> {
+    pub fn first_error(&self) -> Option<&io::Error> {
         self.shared.error.as_ref()
     }
 }
@@ -77,11 +75,11 @@ impl Iterator for Events {
 
     fn next(&mut self) -> Option<Event> {
         if let [stream] = &mut self.streams[..] {
-            return stream.next(&mut self.shared);
+            return stream.next_event(&mut self.shared);
         }
         let mut first = self.order.peek_mut()?;
         let stream = &mut self.streams[first.0.1];
-        let event = stream.next(&mut self.shared);
+        let event = stream.next_event(&mut self.shared);
         match stream.time() {
             Some(time) => first.0.0 = time,
             None => {

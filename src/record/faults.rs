@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const MOST_RULES: usize = 1 << 16;
 /// Largest number of bytes of a plan's text that are read.
 const MOST_TEXT: usize = 16 << 20;
-const COUNTER: usize = size_of::<faults::Counter>();
+const COUNTER: usize = size_of::<faults::FaultCounter>();
 
 /// Counts of one fault plan on one host, at the time of reading.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ pub struct FaultFile {
     /// Boot id of the host.
     pub boot_id: [u8; 16],
     /// Faults of the plan, in the order in which they are tried.
-    pub rules: Vec<FaultRule>,
+    pub rules: Vec<FaultCounts>,
     /// Number of processes that had the plan.
     pub processes: u64,
     /// Fingerprints of the handles that the plan damaged, up to a limit.
@@ -27,7 +27,7 @@ pub struct FaultFile {
     pub damaged_more: u64,
     /// Number and times of a plan that was armed while the job was running.
     pub later: Option<LaterPlan>,
-    /// Problem of a file that can be read nevertheless: a sentence without a subject.
+    /// Problem of a file that can be read nevertheless: the rest of a sentence that begins with the path.
     pub problem: Option<String>,
 }
 
@@ -47,7 +47,7 @@ pub struct LaterPlan {
 
 /// Counts of one fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FaultRule {
+pub struct FaultCounts {
     /// Name of the fault, which begins with that of its plan: `PLAN/NAME`.
     pub name: String,
     /// Text of the fault as it was written.
@@ -60,16 +60,16 @@ pub struct FaultRule {
     pub processes: u64,
 }
 
-impl FaultRule {
+impl FaultCounts {
     /// Returns the name of the fault's plan.
-    pub fn plan(&self) -> &str {
+    pub fn plan_name(&self) -> &str {
         self.name.split_once('/').map_or(&self.name, |(plan, _)| plan)
     }
 }
 
 impl FaultFile {
     /// Returns true if a file with this name contains the counts of a fault plan.
-    pub fn is_named(name: &str) -> bool {
+    pub fn is_file_name(name: &str) -> bool {
         name.len() > faults::PREFIX.len() && name.starts_with(faults::PREFIX)
     }
 
@@ -100,7 +100,7 @@ impl FaultFile {
     /// ```
     pub fn all_in(dir: &Path) -> Vec<FaultFile> {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        let named = entries.filter(|entry| FaultFile::is_named(&entry.file_name().to_string_lossy()));
+        let named = entries.filter(|entry| FaultFile::is_file_name(&entry.file_name().to_string_lossy()));
         let mut paths: Vec<PathBuf> = named.map(|entry| entry.path()).collect();
         paths.sort_unstable();
         paths.iter().filter_map(|path| FaultFile::open(path).ok()).collect()
@@ -117,8 +117,8 @@ impl FaultFile {
         if head[..8] != faults::MAGIC {
             return Err("does not say what fault plans did".into());
         }
-        let header = record::read::<faults::Header>(&head[..had]).ok_or("is cut off in its header")?;
-        crate::version::check(header.version.into(), faults::VERSION..=faults::VERSION)?;
+        let header = record::read_plain::<faults::Header>(&head[..had]).ok_or("is cut off in its header")?;
+        crate::version::check_version(header.version.into(), faults::VERSION..=faults::VERSION)?;
         let size = file.size().map_err(unreadable)?;
         let (text, rules) = (header.text as usize, header.rules as usize);
         if text > MOST_TEXT || rules > MOST_RULES {
@@ -136,18 +136,18 @@ impl FaultFile {
         counters[had..].fill(0);
         let rule = |(line, counter): (&&str, &[u8])| {
             let (name, text) = line.split_once(' ').unwrap_or((line, ""));
-            let (matched, fired) = (number(counter, 0), number(counter, 8));
+            let (matched, fired) = (read_number(counter, 0), read_number(counter, 8));
             let (name, text) = (name.to_owned(), text.to_owned());
-            FaultRule { name, text, matched, fired, processes: header.processes }
+            FaultCounts { name, text, matched, fired, processes: header.processes }
         };
-        let rules: Vec<FaultRule> = lines.iter().zip(counters.chunks_exact(COUNTER)).map(rule).collect();
+        let rules: Vec<FaultCounts> = lines.iter().zip(counters.chunks_exact(COUNTER)).map(rule).collect();
         let problem = match header.rules as usize - rules.len() {
             _ if is_cut => Some("is cut off: some of what fault plans did is missing".to_owned()),
             0 => None,
             missing => Some(format!("lacks the text of {missing} of {} rules", header.rules)),
         };
         let damaged = head[faults::DAMAGED..].chunks_exact(8).take(faults::DAMAGED_COUNT);
-        let damaged = damaged.map(|bytes| number(bytes, 0)).filter(|fingerprint| *fingerprint != 0);
+        let damaged = damaged.map(|bytes| read_number(bytes, 0)).filter(|fingerprint| *fingerprint != 0);
         Ok(FaultFile {
             path: path.to_path_buf(),
             boot_id: header.boot_id,
@@ -158,7 +158,7 @@ impl FaultFile {
                 number: header.number,
                 armed: header.armed,
                 disarmed: header.disarmed,
-                root: header.root(),
+                root: header.arming_process(),
             }),
             problem,
             rules,
@@ -166,8 +166,8 @@ impl FaultFile {
     }
 
     /// Returns the bytes of a file with these counts, without the scopes, which only running processes need.
-    pub fn bytes(&self) -> Vec<u8> {
-        let line = |rule: &FaultRule| format!("{} {}\n", rule.name, rule.text);
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let line = |rule: &FaultCounts| format!("{} {}\n", rule.name, rule.text);
         let text: String = self.rules.iter().map(line).collect();
         let counters = (faults::TEXT + text.len()).next_multiple_of(8);
         let end = counters + self.rules.len() * COUNTER;
@@ -194,7 +194,7 @@ impl FaultFile {
         };
         let mut bytes = vec![0; end];
         let mut put = |at: usize, what: &[u8]| bytes[at..at + what.len()].copy_from_slice(what);
-        put(0, record::bytes(&header));
+        put(0, record::plain_bytes(&header));
         let damaged = self.damaged.iter().take(faults::DAMAGED_COUNT).enumerate();
         damaged.for_each(|(i, fingerprint)| put(faults::DAMAGED + 8 * i, &fingerprint.to_le_bytes()));
         put(faults::TEXT, text.as_bytes());
@@ -206,14 +206,14 @@ impl FaultFile {
     }
 }
 
-fn number(bytes: &[u8], at: usize) -> u64 {
+fn read_number(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// Merges the faults of several files: the same fault on several hosts, or in several plans, becomes one.
-pub fn merged(files: &[FaultFile]) -> Vec<FaultRule> {
+pub fn merge_faults(files: &[FaultFile]) -> Vec<FaultCounts> {
     let mut places = std::collections::HashMap::new();
-    let mut rules: Vec<FaultRule> = Vec::new();
+    let mut rules: Vec<FaultCounts> = Vec::new();
     for rule in files.iter().flat_map(|file| &file.rules) {
         let place = *places.entry((&rule.name, &rule.text)).or_insert(rules.len());
         match rules.get_mut(place) {

@@ -17,6 +17,6 @@ pub fn pid_ns() -> Option<u64> {
 }
 
 /// Returns the first eight digits of a boot id, as they are in names of files.
-pub fn short(boot: [u8; 16]) -> String {
+pub fn short_boot_id(boot: [u8; 16]) -> String {
     format!("{:08x}", u32::from_be_bytes([boot[0], boot[1], boot[2], boot[3]]))
 }

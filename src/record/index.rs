@@ -4,25 +4,25 @@
 
 use crate::read;
 use crate::scan;
-use crate::source::Opened;
+use crate::source::OpenSource;
 use cupeer_spec::record::{self, BlockHeader, SLOTS, block, mode};
 use std::collections::HashMap;
 use std::io;
 
 #[derive(Default)]
-pub(crate) struct Blocks {
+pub(crate) struct StreamBlocks {
     pub stream: u32,
     /// Numbers of the chunks' blocks, in the order of their slots.
     pub chunks: Vec<u32>,
     /// Windows and ring blocks, in the order of their slots: the number of the first slot, and the number of
     /// the block.
-    pub open: Vec<(u64, u32)>,
+    pub open_blocks: Vec<(u64, u32)>,
     /// Start of the next chunk if chunks are in order, as they are in an undamaged file.
     next: u64,
     disordered: bool,
 }
 
-impl Blocks {
+impl StreamBlocks {
     fn add_chunk(&mut self, number: u32, header: &BlockHeader) {
         self.disordered |= header.base < self.next;
         self.next = header.base.saturating_add(header.used.into());
@@ -30,33 +30,33 @@ impl Blocks {
     }
 }
 
-pub(crate) struct Index {
+pub(crate) struct BlockIndex {
     /// Blocks of each stream, by the number of the stream.
-    pub streams: Vec<Blocks>,
+    pub streams: Vec<StreamBlocks>,
     /// First block that was not valid at the scan and may become valid later.
     pub settled: u32,
     /// True if new chunks replace older ones: see [`mode::BOUNDED`].
     pub is_bounded: bool,
 }
 
-impl Index {
-    pub(crate) fn make(file: &Opened) -> io::Result<Index> {
-        let mut streams: Vec<Blocks> = Vec::new();
+impl BlockIndex {
+    pub(crate) fn build(file: &OpenSource) -> io::Result<BlockIndex> {
+        let mut streams: Vec<StreamBlocks> = Vec::new();
         let mut numbers: HashMap<u32, usize> = HashMap::new();
-        let first_unsettled = scan::blocks(file, 1, |found| {
+        let first_unsettled = scan::scan_blocks(file, 1, |found| {
             let header = found.header;
             if !matches!(header.kind, block::WINDOW | block::CHUNK | block::RING) {
                 return;
             }
             let i = *numbers.entry(header.stream).or_insert_with(|| {
-                streams.push(Blocks { stream: header.stream, ..Blocks::default() });
+                streams.push(StreamBlocks { stream: header.stream, ..StreamBlocks::default() });
                 streams.len() - 1
             });
             let blocks = &mut streams[i];
             if header.kind == block::CHUNK {
                 blocks.add_chunk(found.number, &header);
             } else {
-                blocks.open.push((header.base, found.number));
+                blocks.open_blocks.push((header.base, found.number));
             }
         })?;
         // A window that was full may have become a chunk before the scan reached the window, at a place that
@@ -64,41 +64,41 @@ impl Index {
         // window had, because other blocks were not read up to that time.
         let is_bounded = is_bounded(file);
         let first_unsettled = if is_bounded { 1 } else { first_unsettled };
-        let settled = scan::blocks(file, first_unsettled, |found| {
+        let settled = scan::scan_blocks(file, first_unsettled, |found| {
             let header = found.header;
             let Some(i) = numbers.get(&header.stream).filter(|_| header.kind == block::CHUNK) else { return };
             let blocks = &mut streams[*i];
-            if blocks.open.iter().any(|(base, _)| header.base <= *base) {
+            if blocks.open_blocks.iter().any(|(base, _)| header.base <= *base) {
                 blocks.add_chunk(found.number, &header);
             }
         })?;
         for blocks in &mut streams {
-            blocks.open.sort_unstable();
+            blocks.open_blocks.sort_unstable();
             if blocks.disordered {
-                sort(file, &mut blocks.chunks)?;
+                sort_chunks(file, &mut blocks.chunks)?;
                 // Both scans may have found the same chunk.
                 blocks.chunks.dedup();
             }
             blocks.chunks.shrink_to_fit();
         }
         streams.sort_unstable_by_key(|blocks| blocks.stream);
-        Ok(Index { streams, settled, is_bounded })
+        Ok(BlockIndex { streams, settled, is_bounded })
     }
 
     /// Returns true if a chunk replaced one that was found. `base` is the number of its first slot: greater
     /// than that of the stream's window, in a file that reached its limit.
-    pub(crate) fn is_newer(&mut self, file: &Opened, place: usize, base: u64) -> bool {
-        let is_later = self.streams[place].open.last().is_some_and(|(open, _)| base > *open);
+    pub(crate) fn check_replaced(&mut self, file: &OpenSource, place: usize, base: u64) -> bool {
+        let is_later = self.streams[place].open_blocks.last().is_some_and(|(open, _)| base > *open);
         self.is_bounded |= is_later && is_bounded(file);
         is_later && self.is_bounded
     }
 
     /// Finds the chunk that the window of a stream became since it was indexed.
-    pub(crate) fn find(&mut self, file: &Opened, stream: u32, base: u64) -> io::Result<Option<u32>> {
+    pub(crate) fn find_chunk(&mut self, file: &OpenSource, stream: u32, base: u64) -> io::Result<Option<u32>> {
         let mut chunk = None;
         self.is_bounded |= is_bounded(file);
         let (is_bounded, first) = (self.is_bounded, if self.is_bounded { 1 } else { self.settled });
-        self.settled = scan::blocks(file, first, |found| {
+        self.settled = scan::scan_blocks(file, first, |found| {
             let header = found.header;
             if header.kind != block::CHUNK {
                 return;
@@ -109,7 +109,7 @@ impl Index {
             // starts behind it. In a bounded file, each scan starts from the first block.
             } else if !is_bounded
                 && let Ok(i) = self.streams.binary_search_by_key(&header.stream, |blocks| blocks.stream)
-                && self.streams[i].open.iter().any(|(open, _)| *open == header.base)
+                && self.streams[i].open_blocks.iter().any(|(open, _)| *open == header.base)
             {
                 self.streams[i].chunks.push(found.number);
             }
@@ -119,17 +119,17 @@ impl Index {
 }
 
 /// Returns true if the file reached its size limit. A file without a valid header has no limit.
-fn is_bounded(file: &Opened) -> bool {
-    read::header(file).is_ok_and(|header| header.mode == mode::BOUNDED)
+fn is_bounded(file: &OpenSource) -> bool {
+    read::read_header(file).is_ok_and(|header| header.mode == mode::BOUNDED)
 }
 
 /// Sorts chunks by the numbers of their first slots.
-fn sort(file: &Opened, chunks: &mut [u32]) -> io::Result<()> {
+fn sort_chunks(file: &OpenSource, chunks: &mut [u32]) -> io::Result<()> {
     let mut based = Vec::with_capacity(chunks.len());
     for chunk in chunks.iter() {
         let mut bytes = [0; size_of::<BlockHeader>()];
         file.read(&mut bytes, scan::start(*chunk))?;
-        based.push((record::read(&bytes).map_or(0, |header: BlockHeader| header.base), *chunk));
+        based.push((record::read_plain(&bytes).map_or(0, |header: BlockHeader| header.base), *chunk));
     }
     based.sort_unstable();
     chunks.iter_mut().zip(based).for_each(|(place, (_, chunk))| *place = chunk);
@@ -137,14 +137,14 @@ fn sort(file: &Opened, chunks: &mut [u32]) -> io::Result<()> {
 }
 
 /// Returns the number of valid slots in a chunk.
-pub(crate) fn used(header: &BlockHeader) -> usize {
+pub(crate) fn used_slots(header: &BlockHeader) -> usize {
     (header.used as usize).min(SLOTS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cupeer_spec::record::{BLOCK, BLOCK_MAGIC, TRAILER_MAGIC, Trailer};
+    use cupeer_spec::record::{BLOCK, BLOCK_MAGIC, ChunkTrailer, TRAILER_MAGIC};
     use std::sync::{Arc, Mutex};
 
     /// A file with blocks of one stream: kind and first slot of each.
@@ -153,12 +153,12 @@ mod tests {
         for (kind, base) in blocks {
             let (magic, used) = (BLOCK_MAGIC, SLOTS as u32);
             let header = BlockHeader { magic, kind: *kind, base: *base, used, ..BlockHeader::default() };
-            let trailer = Trailer { magic: TRAILER_MAGIC, base: *base, used, ..Trailer::default() };
+            let trailer = ChunkTrailer { magic: TRAILER_MAGIC, base: *base, used, ..ChunkTrailer::default() };
             let at = bytes.len();
             bytes.resize(at + BLOCK, 0);
-            bytes[at..at + size_of::<BlockHeader>()].copy_from_slice(record::bytes(&header));
+            bytes[at..at + size_of::<BlockHeader>()].copy_from_slice(record::plain_bytes(&header));
             let end = bytes.len();
-            bytes[end - size_of::<Trailer>()..].copy_from_slice(record::bytes(&trailer));
+            bytes[end - size_of::<ChunkTrailer>()..].copy_from_slice(record::plain_bytes(&trailer));
         }
         bytes.into()
     }
@@ -172,11 +172,11 @@ mod tests {
             // The slots that the window held at the scan are read from the window, or from its chunk.
             file(&[(block::WINDOW, 2 * LAP), (block::CHUNK, 0), (block::CHUNK, LAP)]),
         ];
-        let file = Opened::Growing(Mutex::new(states.into()));
-        let mut index = Index::make(&file).unwrap();
+        let file = OpenSource::Growing(Mutex::new(states.into()));
+        let mut index = BlockIndex::build(&file).unwrap();
         let [stream] = &index.streams[..] else { panic!("one stream") };
-        assert_eq!((&stream.chunks[..], &stream.open[..]), (&[2][..], &[(LAP, 1)][..]));
-        assert_eq!(index.find(&file, 0, LAP).unwrap(), Some(3));
+        assert_eq!((&stream.chunks[..], &stream.open_blocks[..]), (&[2][..], &[(LAP, 1)][..]));
+        assert_eq!(index.find_chunk(&file, 0, LAP).unwrap(), Some(3));
     }
 
     #[test]
@@ -188,8 +188,8 @@ mod tests {
             file(&[window, chunk, nothing, nothing]),
             file(&[(block::WINDOW, 3 * LAP), chunk, (block::CHUNK, LAP), (block::CHUNK, 2 * LAP)]),
         ];
-        let index = Index::make(&Opened::Growing(Mutex::new(states.into()))).unwrap();
+        let index = BlockIndex::build(&OpenSource::Growing(Mutex::new(states.into()))).unwrap();
         let [stream] = &index.streams[..] else { panic!("one stream") };
-        assert_eq!((&stream.chunks[..], &stream.open[..]), (&[2, 3][..], &[(LAP, 1)][..]));
+        assert_eq!((&stream.chunks[..], &stream.open_blocks[..]), (&[2, 3][..], &[(LAP, 1)][..]));
     }
 }

@@ -53,17 +53,17 @@ mod version;
 #[cfg(feature = "writer")]
 pub mod writer;
 
-pub use counted::Counted;
-pub use event::{Call, CallDetails, Content, Details, Event, MemoryLeft, Outcome, Run};
+pub use counted::CountedMemory;
+pub use event::{Call, CallDetails, CopyContent, Details, DeviceMemoryState, Event, Outcome, RepeatedCalls};
 pub use events::Events;
-pub use faults::{FaultFile, FaultRule};
-pub use finding::{Finding, Object};
-pub use hit::{Hit, deeds};
-pub use job::{Error, Job, Problem, Started};
+pub use faults::{FaultCounts, FaultFile};
+pub use finding::{Finding, FindingObject};
+pub use hit::{FiredFault, effect_words_of};
+pub use job::{Error, Job, Problem, StartedProgram};
 pub use live::LiveTable;
-pub use process::{Clock, Device, Forked, Library, Process, PythonFunction};
-pub use quiet::Quiet;
-pub use read::library;
-pub use sample::{Holder, Sample, Samples};
+pub use process::{Clock, Device, ForkOrigin, Library, Process, PythonFunction};
+pub use quiet::QuietProcess;
+pub use read::parse_library;
+pub use sample::{MemoryHolder, MemorySample, MemorySamples};
 pub use source::Source;
 pub use tail::Follower;

@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// Treatment of a symbolic link at the end of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Links {
+pub enum SymbolicLinks {
     /// The link is followed, because a user gave the path.
     Followed,
     /// The link is refused, because cupeer chose the name, and another user may have created the link.
@@ -20,27 +20,27 @@ pub enum Links {
 }
 
 /// Opens a plain file for reading. Any other kind of file is an error.
-pub fn open(path: &Path, links: Links) -> io::Result<File> {
+pub fn open(path: &Path, links: SymbolicLinks) -> io::Result<File> {
     open_with(path, links, OpenOptions::new().read(true))
 }
 
 /// Opens an existing plain file with these options. Any other kind of file is an error.
-pub fn open_with(path: &Path, links: Links, options: &OpenOptions) -> io::Result<File> {
+pub fn open_with(path: &Path, links: SymbolicLinks, options: &OpenOptions) -> io::Result<File> {
     // Check before opening, because opening a device may have effects; and check again afterwards, because
     // the path may lead to another file by then.
     let link = match links {
-        Links::Followed => path.metadata().and_then(|found| check(found.file_type())).map(|()| 0),
-        Links::Refused => {
-            path.symlink_metadata().and_then(|found| check(found.file_type())).map(|()| libc::O_NOFOLLOW)
+        SymbolicLinks::Followed => path.metadata().and_then(|found| check_plain_file(found.file_type())).map(|()| 0),
+        SymbolicLinks::Refused => {
+            path.symlink_metadata().and_then(|found| check_plain_file(found.file_type())).map(|()| libc::O_NOFOLLOW)
         }
     };
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY | link?;
     let file = options.clone().custom_flags(flags).open(path)?;
-    check(file.metadata()?.file_type())?;
+    check_plain_file(file.metadata()?.file_type())?;
     Ok(file)
 }
 
-fn check(found: FileType) -> io::Result<()> {
+fn check_plain_file(found: FileType) -> io::Result<()> {
     let what = match found {
         _ if found.is_file() => return Ok(()),
         _ if found.is_dir() => "a directory",
@@ -52,12 +52,12 @@ fn check(found: FileType) -> io::Result<()> {
 }
 
 /// Reads a whole plain file of at most `most` bytes. A larger file is an error.
-pub fn read(path: &Path, links: Links, most: u64) -> io::Result<Vec<u8>> {
-    contents(&open(path, links)?, most)
+pub fn read(path: &Path, links: SymbolicLinks, most: u64) -> io::Result<Vec<u8>> {
+    read_rest(&open(path, links)?, most)
 }
 
 /// Reads the rest of an open file. More than `most` bytes are an error.
-pub fn contents(file: &File, most: u64) -> io::Result<Vec<u8>> {
+pub fn read_rest(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // A file may grow while it is being read.
     if file.metadata()?.len() > most || file.take(most + 1).read_to_end(&mut bytes)? as u64 > most {
@@ -67,17 +67,17 @@ pub fn contents(file: &File, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the first position from `from` on that is not in a hole of the file. Changes the position of the file.
-pub fn next_data(file: &File, at: u64) -> u64 {
+/// Returns the first position from `at` on that is not in a hole of the file. Moves the file's own position.
+pub fn next_data_offset(file: &File, at: u64) -> u64 {
     seek(file, at, libc::SEEK_DATA).unwrap_or(at)
 }
 
 /// Returns how many bytes of a file are holes, which may take arbitrarily long to read. Changes the position of the
 /// file.
-pub fn holes(file: &File) -> io::Result<u64> {
+pub fn count_hole_bytes(file: &File) -> io::Result<u64> {
     let (mut at, mut holes, size) = (0, 0, file.metadata()?.len());
     while at < size {
-        let data = next_data(file, at).min(size);
+        let data = next_data_offset(file, at).min(size);
         holes += data - at;
         at = seek(file, data, libc::SEEK_HOLE).filter(|hole| *hole > data).unwrap_or(size);
     }
@@ -108,15 +108,14 @@ mod tests {
     fn holes_are_found() {
         use std::os::unix::fs::FileExt;
         let folder = tempfile::tempdir().unwrap();
-        let file =
-            OpenOptions::new().read(true).write(true).create_new(true).open(folder.path().join("f")).unwrap();
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(folder.path().join("f")).unwrap();
         file.set_len(1 << 40).unwrap();
-        if next_data(&file, 0) == 0 {
+        if next_data_offset(&file, 0) == 0 {
             return eprintln!("left out: this file system does not say where holes are");
         }
         file.write_all_at(&[1; 4096], 1 << 30).unwrap();
-        assert_eq!((next_data(&file, 0), next_data(&file, (1 << 30) + 4096)), (1 << 30, u64::MAX));
-        assert_eq!(holes(&file).unwrap(), (1 << 40) - 4096);
+        assert_eq!((next_data_offset(&file, 0), next_data_offset(&file, (1 << 30) + 4096)), (1 << 30, u64::MAX));
+        assert_eq!(count_hole_bytes(&file).unwrap(), (1 << 40) - 4096);
     }
 
     #[test]
@@ -131,13 +130,13 @@ mod tests {
         // SAFETY: the path ends in NUL.
         assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
         let said = |name: &str, links| read(&at(name), links, 2048).unwrap_err().to_string();
-        assert_eq!(read(&at("file"), Links::Refused, 4).unwrap(), b"text");
-        assert_eq!(read(&at("link"), Links::Followed, 4).unwrap(), b"text");
-        assert_eq!(said("link", Links::Refused), "it is a link, not a file");
-        assert_eq!(said("pipe", Links::Followed), "it is a pipe, not a file");
-        assert_eq!(said("zero", Links::Followed), "it is a device, not a file");
-        assert_eq!(said("", Links::Followed), "it is a directory, not a file");
-        assert_eq!(said("sparse", Links::Refused), "the file is larger than 2 KiB");
+        assert_eq!(read(&at("file"), SymbolicLinks::Refused, 4).unwrap(), b"text");
+        assert_eq!(read(&at("link"), SymbolicLinks::Followed, 4).unwrap(), b"text");
+        assert_eq!(said("link", SymbolicLinks::Refused), "it is a link, not a file");
+        assert_eq!(said("pipe", SymbolicLinks::Followed), "it is a pipe, not a file");
+        assert_eq!(said("zero", SymbolicLinks::Followed), "it is a device, not a file");
+        assert_eq!(said("", SymbolicLinks::Followed), "it is a directory, not a file");
+        assert_eq!(said("sparse", SymbolicLinks::Refused), "the file is larger than 2 KiB");
         symlink("nowhere", at("dangling")).unwrap();
         for there in ["file", "link", "dangling", "pipe"] {
             assert_eq!(create(&at(there), 0o600).unwrap_err().kind(), ErrorKind::AlreadyExists, "{there}");

@@ -4,8 +4,8 @@ use crate::alive;
 use crate::source::Source;
 use cupeer_spec::function::FnId;
 use cupeer_spec::rank::Ranks;
-use cupeer_spec::record::slot::Line;
-use cupeer_spec::record::{BLOCK, Header, Moment, called_bit, clock, meta, mode};
+use cupeer_spec::record::slot::PythonLine;
+use cupeer_spec::record::{BLOCK, ClockMoment, Header, called_bit, clock, meta, mode};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub struct PythonFunction {
 
 /// Fork of a process whose parent had initialized the driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Forked {
+pub struct ForkOrigin {
     /// Pid of the process that had initialized the driver.
     pub initializer: u32,
     /// Time of the fork on the monotonic clock.
@@ -48,7 +48,7 @@ pub struct Forked {
     /// Return addresses of the code that forked; none if they are unknown.
     pub frames: Vec<u64>,
     /// Python frames of the code that forked.
-    pub python: Vec<Line>,
+    pub python: Vec<PythonLine>,
 }
 
 /// Device as one process sees it.
@@ -89,16 +89,16 @@ pub struct Process {
     /// Python functions that calls came from, by their number in the record.
     pub python: BTreeMap<u32, PythonFunction>,
     /// Fork to which the process owes its existence, if its parent had initialized the driver.
-    pub forked: Option<Forked>,
+    pub forked: Option<ForkOrigin>,
     /// Devices that the process sees.
     pub devices: Vec<Device>,
     /// Libraries whose calls bypassed cupeer: how, and the path.
-    pub escaped: Vec<(String, String)>,
+    pub bypassing_libraries: Vec<(String, String)>,
     /// Place in the file of the table of memory that is only counted, if there is one.
     pub counted_at: Option<std::ops::Range<u64>>,
     /// Moments on all clocks, from the header and from blocks, unchanged: some may be zero or wrong.
-    pub moments: Vec<Moment>,
-    /// Problem of a file that can be read nevertheless: a sentence without a subject.
+    pub moments: Vec<ClockMoment>,
+    /// Problem of a file that can be read nevertheless: the rest of a sentence that begins with the path.
     pub problem: Option<String>,
 }
 
@@ -107,18 +107,16 @@ impl Process {
     /// its arguments in another way.
     pub fn function_id(&self, number: u16) -> Option<FnId> {
         let (name, stored) = self.functions.get(usize::from(number))?;
-        FnId::named(name).filter(|function| function.spec().stored() == usize::from(*stored))
+        FnId::by_name(name).filter(|function| function.spec().stored_args_size() == usize::from(*stored))
     }
 
     /// Returns the functions that the process, or the one that it was forked from, has called, recorded or not.
-    pub fn called(&self) -> impl Iterator<Item = FnId> {
+    pub fn called_functions(&self) -> impl Iterator<Item = FnId> {
         let is_called = |number: &usize| {
             let (word, bit) = called_bit(*number);
             self.header.called.get(word).is_some_and(|called| called & bit != 0)
         };
-        (0..self.functions.len())
-            .filter(is_called)
-            .filter_map(|number| FnId::named(&self.functions[number].0))
+        (0..self.functions.len()).filter(is_called).filter_map(|number| FnId::by_name(&self.functions[number].0))
     }
 
     /// Returns the name of the function with a number in this record; `?` if the record does not have it.
@@ -137,8 +135,8 @@ impl Process {
     /// Returns the rank of the process in the job, from the launcher's variables.
     pub fn rank(&self) -> Option<u32> {
         let mut ranks = Ranks::default();
-        self.variables.iter().for_each(|(name, value)| ranks.see(name.as_bytes(), value.as_bytes()));
-        ranks.job()
+        self.variables.iter().for_each(|(name, value)| ranks.add_variable(name.as_bytes(), value.as_bytes()));
+        ranks.rank_in_job()
     }
 
     /// Returns the last text with a name: see [`cupeer_spec::record::meta::TEXT`].
@@ -158,7 +156,7 @@ impl Process {
 
     /// Returns the program that the process was about to execute last, and the time in ticks of the
     /// recording's clock; `None` if the process executed none.
-    pub fn became(&self) -> Option<(u64, &str)> {
+    pub fn executed_program(&self) -> Option<(u64, &str)> {
         let (ticks, program) = self.text(meta::BECAME)?.split_once(' ')?;
         Some((ticks.parse().ok()?, program))
     }
@@ -180,7 +178,7 @@ impl Process {
 
     /// Returns true if events were overwritten: in a ring, the first events; in a recording that reached its
     /// limit, events between the first and the last ones.
-    pub fn has_dropped(&self) -> bool {
+    pub fn has_overwritten(&self) -> bool {
         match self.header.mode {
             // Block 0 has no events, and is not part of the ring.
             mode::RING => self.header.next_block > self.header.ring_blocks,
@@ -200,8 +198,9 @@ impl Process {
         self.header.lost > 0 || self.header.ended_by != 0 || self.problem.is_some()
     }
 
-    /// Returns the reason if the file ends before the process did: a sentence without a subject.
-    pub fn ends_early(&self) -> Option<String> {
+    /// Returns the reason if the file ends before the process did: the rest of a sentence that begins with
+    /// the path.
+    pub fn reason_for_early_end(&self) -> Option<String> {
         let Header { ended_by, mode, ring_blocks, .. } = self.header;
         if ended_by as i32 == libc::EBUSY && mode == mode::RING {
             // Block 0 has no calls, and does not count.
@@ -218,10 +217,10 @@ impl Process {
     }
 
     /// Returns true if the process runs; `None` if that cannot be known, as on another host. Only
-    /// [`crate::Job::alive`] knows whether the process became another program.
+    /// [`crate::Job::are_alive`] knows whether the process became another program.
     pub fn is_alive(&self) -> Option<bool> {
         let who = (&self.header).into();
-        alive::Host::read(std::iter::once(who)).runs(who)
+        alive::HostState::read(std::iter::once(who)).is_running(who)
     }
 }
 
@@ -235,6 +234,10 @@ impl Clock {
             counted_by = process.header.clock;
             moments.extend(&process.moments);
         }
-        if counted_by == clock::COUNTER { Clock::counter(moments) } else { Clock::nanoseconds(&moments) }
+        if counted_by == clock::COUNTER {
+            Clock::from_counter_ticks(moments)
+        } else {
+            Clock::from_nanosecond_ticks(&moments)
+        }
     }
 }

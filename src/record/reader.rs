@@ -1,19 +1,19 @@
 //! Reads the slots of one stream in the order of their numbers, each once, including blocks that are being written.
 
-use crate::index::{self, Blocks, Index};
+use crate::index::{self, BlockIndex, StreamBlocks};
 use crate::scan;
-use crate::source::Opened;
+use crate::source::OpenSource;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::{self, Slot, has_appeared, settled};
+use cupeer_spec::record::slot::{self, Slot, has_appeared, settled_word};
 use cupeer_spec::record::{self, BLOCK_MAGIC, BlockHeader, SLOTS, block, mode};
 use std::io;
 
 const SLOT: usize = size_of::<Slot>();
 
 /// State that the readers of a process's streams share.
-pub(crate) struct Shared {
-    pub file: Opened,
-    pub index: Index,
+pub(crate) struct ReadingState {
+    pub file: OpenSource,
+    pub index: BlockIndex,
     /// Functions by their numbers in the recording.
     pub functions: Vec<Option<FnId>>,
     /// Version of the recording's format.
@@ -26,12 +26,12 @@ pub(crate) struct Shared {
     pub error: Option<io::Error>,
 }
 
-pub(crate) struct Reader {
+pub(crate) struct SlotReader {
     /// Number of the stream.
     pub stream: u32,
     /// Thread id of the thread that wrote the slot that was read last.
     pub tid: u32,
-    /// Index of this stream in [`Index::streams`].
+    /// Index of this stream in [`BlockIndex::streams`].
     place: usize,
     /// Number of the stream's chunks that were begun so far.
     chunks: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Reader {
     open: usize,
     /// Number of the first slot that was not read yet.
     next: u64,
-    block: OpenBlock,
+    block: CurrentBlock,
     /// Bytes of the current block's slots, from the slot with index `from` on.
     buffer: Vec<u8>,
     from: usize,
@@ -47,9 +47,9 @@ pub(crate) struct Reader {
     last: usize,
 }
 
-/// OpenBlock that the reader is in, and the position in it.
+/// Block that the reader is in, and the position in it.
 #[derive(Clone, Copy, Default)]
-struct OpenBlock {
+struct CurrentBlock {
     number: u32,
     kind: u16,
     base: u64,
@@ -59,16 +59,16 @@ struct OpenBlock {
     used: usize,
 }
 
-impl Reader {
-    pub(crate) fn new(place: usize, blocks: &Blocks) -> Reader {
-        Reader {
+impl SlotReader {
+    pub(crate) fn new(place: usize, blocks: &StreamBlocks) -> SlotReader {
+        SlotReader {
             stream: blocks.stream,
             tid: 0,
             place,
             chunks: 0,
             open: 0,
             next: 0,
-            block: OpenBlock::default(),
+            block: CurrentBlock::default(),
             buffer: Vec::new(),
             from: 0,
             last: 0,
@@ -76,17 +76,17 @@ impl Reader {
     }
 
     /// Returns the next slot that counts, and its number; `None` at the end of the stream.
-    pub(crate) fn next(&mut self, shared: &mut Shared) -> Option<(u64, Slot)> {
+    pub(crate) fn next_slot(&mut self, shared: &mut ReadingState) -> Option<(u64, Slot)> {
         loop {
             let at = self.block.at;
             if at >= self.block.used {
-                if !self.next_block(shared) {
+                if !self.open_next_block(shared) {
                     return None;
                 }
                 continue;
             }
-            let Some(slot) = self.buffer.get((at - self.from) * SLOT..).and_then(record::read::<Slot>) else {
-                self.load(shared, 1);
+            let Some(slot) = self.buffer.get((at - self.from) * SLOT..).and_then(record::read_plain::<Slot>) else {
+                self.load_slots(shared, 1);
                 continue;
             };
             let number = self.block.base + at as u64;
@@ -95,7 +95,7 @@ impl Reader {
                 continue;
             }
             self.last = at;
-            self.block.at = at + slot.slots().max(1);
+            self.block.at = at + slot.slot_count().max(1);
             self.next = number + 1;
             return Some((number, slot));
         }
@@ -103,14 +103,14 @@ impl Reader {
 
     /// Returns the bytes of the last slot and of the slots behind it that belong to the same event, without
     /// the slot's first words.
-    pub(crate) fn bytes(&mut self, shared: &mut Shared, slots: usize) -> Option<&[u8]> {
+    pub(crate) fn event_bytes(&mut self, shared: &mut ReadingState, slots: usize) -> Option<&[u8]> {
         let slots = slots.max(1);
         if self.last + slots > self.block.used {
             return None;
         }
         if (self.last + slots - self.from) * SLOT > self.buffer.len() {
             let at = std::mem::replace(&mut self.block.at, self.last);
-            self.load(shared, slots);
+            self.load_slots(shared, slots);
             self.block.at = at;
         }
         // The block may have been reused by another lap before it was read again.
@@ -119,17 +119,17 @@ impl Reader {
     }
 
     /// Opens the next block of the stream. Returns false if there is none.
-    fn next_block(&mut self, shared: &mut Shared) -> bool {
+    fn open_next_block(&mut self, shared: &mut ReadingState) -> bool {
         if self.block.kind == block::CHUNK {
             self.next = self.next.max(self.block.base + self.block.used as u64);
         }
-        self.block = OpenBlock::default();
+        self.block = CurrentBlock::default();
         self.buffer.clear();
         let blocks = &shared.index.streams[self.place];
         if let Some(number) = blocks.chunks.get(self.chunks).copied() {
             self.chunks += 1;
             self.begin_block(shared, number, None);
-        } else if let Some((base, number)) = blocks.open.get(self.open).copied() {
+        } else if let Some((base, number)) = blocks.open_blocks.get(self.open).copied() {
             self.open += 1;
             // Begin the block unless all slots that it can have were read already.
             if base.saturating_add(SLOTS as u64) > self.next {
@@ -143,8 +143,8 @@ impl Reader {
     }
 
     /// Opens a block. A window or ring block may contain other slots now than when it was indexed.
-    fn begin_block(&mut self, shared: &mut Shared, number: u32, noted: Option<u64>) {
-        let Some(header) = self.header(shared, number) else { return };
+    fn begin_block(&mut self, shared: &mut ReadingState, number: u32, noted: Option<u64>) {
+        let Some(header) = self.read_block_header(shared, number) else { return };
         let is_chunk = header.kind == block::CHUNK;
         // The window may have become a chunk in place.
         if header.stream != self.stream
@@ -154,68 +154,68 @@ impl Reader {
             return self.continue_in_chunk(shared, noted);
         }
         // This chunk replaced another one at the same place after the blocks were indexed.
-        if noted.is_none() && shared.index.is_newer(&shared.file, self.place, header.base) {
-            shared.overwritten();
+        if noted.is_none() && shared.index.check_replaced(&shared.file, self.place, header.base) {
+            shared.note_overwritten();
             return self.continue_in_chunk(shared, None);
         }
         let Some(end) = header.base.checked_add(SLOTS as u64) else { return };
-        let used = if is_chunk { index::used(&header) } else { SLOTS };
+        let used = if is_chunk { index::used_slots(&header) } else { SLOTS };
         let at = if self.next >= end { used } else { self.next.saturating_sub(header.base) as usize };
         // The header names the thread that wrote the first slot. If the reading begins at a later slot,
         // another thread may have continued the stream by then.
         if at == 0 {
             self.tid = header.tid;
         }
-        self.block = OpenBlock { number, kind: header.kind, base: header.base, at, used };
+        self.block = CurrentBlock { number, kind: header.kind, base: header.base, at, used };
         self.from = at;
     }
 
     /// Continues with the chunk to which a window was copied. If a ring block was reused, its slots are lost.
-    fn continue_in_chunk(&mut self, shared: &mut Shared, noted: Option<u64>) {
+    fn continue_in_chunk(&mut self, shared: &mut ReadingState, noted: Option<u64>) {
         self.block.used = self.block.at;
         self.buffer.clear();
         let Some(base) = noted else { return };
-        match shared.index.find(&shared.file, self.stream, base) {
+        match shared.index.find_chunk(&shared.file, self.stream, base) {
             Ok(Some(chunk)) => self.begin_block(shared, chunk, None),
-            Ok(None) if shared.index.is_bounded => shared.overwritten(),
+            Ok(None) if shared.index.is_bounded => shared.note_overwritten(),
             // The chunk is already in the stream's list, or the block was a ring block.
             Ok(None) => {}
-            Err(error) => shared.fail(error),
+            Err(error) => shared.note_error(error),
         }
     }
 
-    fn header(&self, shared: &mut Shared, number: u32) -> Option<BlockHeader> {
+    fn read_block_header(&self, shared: &mut ReadingState, number: u32) -> Option<BlockHeader> {
         let mut bytes = [0; size_of::<BlockHeader>()];
         if let Err(error) = shared.file.read(&mut bytes, scan::start(number)) {
-            shared.fail(error);
+            shared.note_error(error);
         }
-        record::read(&bytes).filter(|header: &BlockHeader| header.magic == BLOCK_MAGIC)
+        record::read_plain(&bytes).filter(|header: &BlockHeader| header.magic == BLOCK_MAGIC)
     }
 
     /// Reads slots into the buffer, from the next slot on: at least `least` if there are as many.
-    fn load(&mut self, shared: &mut Shared, least: usize) {
-        let OpenBlock { number, kind, base, at, used } = self.block;
+    fn load_slots(&mut self, shared: &mut ReadingState, least: usize) {
+        let CurrentBlock { number, kind, base, at, used } = self.block;
         let count = least.max(shared.piece).min(used - at);
         self.from = at;
         let place = scan::start(number) + ((1 + at) * SLOT) as u64;
-        if !self.read(shared, place, count) {
+        if !self.fill_buffer(shared, place, count) {
             return;
         }
         if kind == block::CHUNK {
             // Another chunk may be replacing this one, whose thread writes its header first.
             let is_same =
-                self.header(shared, number).is_some_and(|now| now.still_is(kind, self.stream, base));
+                self.read_block_header(shared, number).is_some_and(|now| now.still_is(kind, self.stream, base));
             if !is_same {
-                shared.overwritten();
+                shared.note_overwritten();
                 self.continue_in_chunk(shared, None);
             }
             return;
         }
-        let words: Vec<u64> = self.buffer.chunks_exact(SLOT).map(word).collect();
-        if !self.read(shared, place, count) {
+        let words: Vec<u64> = self.buffer.chunks_exact(SLOT).map(first_word).collect();
+        if !self.fill_buffer(shared, place, count) {
             return;
         }
-        let is_same = self.header(shared, number).is_some_and(|now| now.still_is(kind, self.stream, base));
+        let is_same = self.read_block_header(shared, number).is_some_and(|now| now.still_is(kind, self.stream, base));
         if !is_same {
             let noted = (kind == block::WINDOW).then_some(base);
             let next = std::mem::replace(&mut self.next, base + at as u64);
@@ -223,14 +223,14 @@ impl Reader {
             self.next = self.next.max(next);
             return;
         }
-        self.settle(base, &words);
+        self.restore_earlier_words(base, &words);
     }
 
     /// Fills the buffer. Returns false if nothing could be read, which is the end of the block.
-    fn read(&mut self, shared: &mut Shared, place: u64, count: usize) -> bool {
+    fn fill_buffer(&mut self, shared: &mut ReadingState, place: u64, count: usize) -> bool {
         self.buffer.resize(count * SLOT, 0);
         let had = shared.file.read(&mut self.buffer, place).unwrap_or_else(|error| {
-            shared.fail(error);
+            shared.note_error(error);
             0
         });
         let slots = had / SLOT;
@@ -243,15 +243,15 @@ impl Reader {
 
     /// Replaces the first words in the buffer by those of an earlier reading, up to a slot that was written
     /// since.
-    fn settle(&mut self, base: u64, words: &[u64]) {
+    fn restore_earlier_words(&mut self, base: u64, words: &[u64]) {
         let mut i = 0;
         while let (Some(word), Some(bytes)) = (words.get(i), self.buffer.get_mut(i * SLOT..i * SLOT + 8)) {
             let seq = (base + (self.from + i) as u64) as u32;
-            let now = self::word(bytes);
+            let now = self::first_word(bytes);
             if has_appeared(*word, now, seq) {
                 return self.buffer.truncate(i * SLOT);
             }
-            let settled = settled(*word, now, seq);
+            let settled = settled_word(*word, now, seq);
             bytes.copy_from_slice(&settled.to_le_bytes());
             i += usize::from((settled >> 8) as u8).max(1);
         }
@@ -263,32 +263,28 @@ impl Reader {
 pub(crate) fn is_slot(slot: &Slot) -> bool {
     match slot.state() {
         slot::EMPTY => false,
-        slot::PENDING
-        | slot::RETURNED
-        | slot::UNWOUND
-        | slot::LATE_END
-        | slot::THREAD
-        | slot::RUN
-        | slot::USED => slot.slots() == 1,
+        slot::PENDING | slot::RETURNED | slot::UNWOUND | slot::LATE_END | slot::THREAD | slot::RUN | slot::USED => {
+            slot.slot_count() == 1
+        }
         _ => true,
     }
 }
 
 /// Returns the first word in the bytes of a slot.
-pub(crate) fn word(bytes: &[u8]) -> u64 {
+pub(crate) fn first_word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-impl Shared {
-    fn fail(&mut self, error: io::Error) {
+impl ReadingState {
+    fn note_error(&mut self, error: io::Error) {
         self.error.get_or_insert(error);
     }
 
     /// Notes as an error that a chunk was overwritten after it was indexed. A recording that had reached its
     /// limit before lacks events anyway, so this is no error there.
-    pub fn overwritten(&mut self) {
+    pub fn note_overwritten(&mut self) {
         if self.mode != mode::BOUNDED {
-            self.fail(io::Error::other("reached its limit while it was read: events are missing"));
+            self.note_error(io::Error::other("reached its limit while it was read: events are missing"));
         }
     }
 }
@@ -299,15 +295,15 @@ mod tests {
 
     /// Returns the number of valid slots if slots from number 10 on had these first words in two readings.
     fn counted(first: [u64; 3], now: [u64; 3]) -> usize {
-        let mut reader = Reader::new(0, &Blocks::default());
+        let mut reader = SlotReader::new(0, &StreamBlocks::default());
         reader.buffer = now.iter().flat_map(|word| [word.to_le_bytes(); SLOT / 8]).flatten().collect();
-        reader.settle(10, &first);
+        reader.restore_earlier_words(10, &first);
         reader.buffer.len() / SLOT
     }
 
     #[test]
     fn slot_written_between_readings_is_read_again_with_all_behind_it() {
-        let at = |number| slot::word(slot::PENDING, 1, 0, number);
+        let at = |number| slot::slot_word(slot::PENDING, 1, 0, number);
         assert_eq!(counted([at(10), at(11), at(12)], [at(10), at(11), at(12)]), 3);
         // A thread has written a slot before the next, and the first reading has only that.
         assert_eq!(counted([at(10), 0, at(12)], [at(10), at(11), at(12)]), 1);

@@ -1,13 +1,13 @@
 //! Memory of devices and processes, as NVML reported it to a launcher after a call failed for lack of memory: a file
-//! [`SAMPLES`] for each launcher, with a line for each device and sample.
+//! [`MEMORY_SAMPLES`] for each launcher, with a line for each device and sample.
 
-use crate::clock::monotonic;
+use crate::clock::monotonic_now;
 use crate::host;
-use crate::plain::{self, Links};
-use cupeer_spec::record::job::SAMPLES;
+use crate::plain::{self, SymbolicLinks};
+use cupeer_spec::record::job::MEMORY_SAMPLES;
 use std::path::Path;
 
-/// Largest size in bytes of such a file, for writing and for reading.
+/// Largest size in bytes of a file with memory samples, for writing and for reading.
 pub const LONGEST: u64 = 256 << 10;
 /// First line of the file.
 pub const FIRST_LINE: &str = "cupeer memory 1";
@@ -16,7 +16,7 @@ const NONE: &str = "none ";
 
 /// Memory of a device at a time.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sample {
+pub struct MemorySample {
     /// Boot id of the host.
     pub boot_id: [u8; 16],
     /// Time when NVML was asked, in nanoseconds of CLOCK_MONOTONIC.
@@ -30,12 +30,12 @@ pub struct Sample {
     /// Size in bytes of the memory that is free.
     pub free: u64,
     /// Processes that have memory of the device; `None` if NVML does not list them.
-    pub holders: Option<Vec<Holder>>,
+    pub holders: Option<Vec<MemoryHolder>>,
 }
 
 /// Process that has memory of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Holder {
+pub struct MemoryHolder {
     /// Pid of the process according to NVML: its pid on the host, which in a container belongs to another
     /// process.
     pub pid: u32,
@@ -49,13 +49,13 @@ pub struct Holder {
     pub name: String,
 }
 
-impl Sample {
+impl MemorySample {
     /// Returns the line for this sample in the file, without its newline.
-    pub fn line(&self) -> String {
-        let Sample { boot_id, at, device, total, used, free, holders } = self;
+    pub fn to_line(&self) -> String {
+        let MemorySample { boot_id, at, device, total, used, free, holders } = self;
         let [boot, device] = [boot_id, device].map(|bytes| u128::from_be_bytes(*bytes));
         let number = |number: Option<u64>| number.map_or("-".into(), |number| number.to_string());
-        let holder = |Holder { pid, process, bytes, name }: &Holder| {
+        let holder = |MemoryHolder { pid, process, bytes, name }: &MemoryHolder| {
             let (own, started) = process.unzip();
             let name = name.replace(|c: char| c.is_control() || c == ';', "?");
             format!(";{pid}:{}:{}:{}:{name}", number(own.map(u64::from)), number(started), number(*bytes))
@@ -65,7 +65,7 @@ impl Sample {
         format!("{boot:032x}:{at}:{device:032x}:{total}:{used}:{free}{list}{holders}")
     }
 
-    fn of(line: &str) -> Option<Sample> {
+    fn of(line: &str) -> Option<MemorySample> {
         let mut pieces = line.split(';');
         let mut parts = pieces.next()?.split(':');
         let id = |part: Option<&str>| Some(u128::from_str_radix(part?, 16).ok()?.to_be_bytes());
@@ -74,48 +74,48 @@ impl Sample {
         let (total, used, free) = (number()?, number()?, number()?);
         let pieces: Vec<&str> = pieces.collect();
         let holders =
-            if pieces == ["-"] { None } else { Some(pieces.into_iter().filter_map(Holder::of).collect()) };
-        Some(Sample { boot_id, at, device, total, used, free, holders })
+            if pieces == ["-"] { None } else { Some(pieces.into_iter().filter_map(MemoryHolder::of).collect()) };
+        Some(MemorySample { boot_id, at, device, total, used, free, holders })
     }
 }
 
-impl Holder {
-    fn of(piece: &str) -> Option<Holder> {
+impl MemoryHolder {
+    fn of(piece: &str) -> Option<MemoryHolder> {
         let mut parts = piece.splitn(5, ':');
         let pid = parts.next()?.parse().ok()?;
         let process = parts.next()?.parse().ok().zip(parts.next()?.parse().ok());
-        Some(Holder { pid, process, bytes: parts.next()?.parse().ok(), name: parts.next()?.to_owned() })
+        Some(MemoryHolder { pid, process, bytes: parts.next()?.parse().ok(), name: parts.next()?.to_owned() })
     }
 }
 
 /// Samples of one launcher.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Samples {
+pub struct MemorySamples {
     /// Samples in the order of their times.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<MemorySample>,
     /// Reason why there are no further samples; `None` if there is none.
     pub problem: Option<String>,
 }
 
-impl Samples {
+impl MemorySamples {
     /// Reads a file.
     ///
     /// # Errors
     ///
     /// The error is a sentence without a subject.
-    pub fn open(path: &Path) -> Result<Samples, String> {
+    pub fn open(path: &Path) -> Result<MemorySamples, String> {
         let bytes =
-            plain::read(path, Links::Refused, LONGEST).map_err(|error| format!("cannot be read: {error}"))?;
+            plain::read(path, SymbolicLinks::Refused, LONGEST).map_err(|error| format!("cannot be read: {error}"))?;
         let text = String::from_utf8_lossy(&bytes);
         let mut lines = text.lines();
         if lines.next() != Some(FIRST_LINE) {
             return Err("is not a file with samples of memory".into());
         }
-        let mut read = Samples::default();
+        let mut read = MemorySamples::default();
         for line in lines {
             match line.strip_prefix(NONE) {
                 Some(reason) => read.problem = Some(reason.to_owned()),
-                None => read.samples.extend(Sample::of(line)),
+                None => read.samples.extend(MemorySample::of(line)),
             }
         }
         read.samples.sort_by_key(|sample| sample.at);
@@ -124,19 +124,19 @@ impl Samples {
 
     /// Returns the name of the file that this process writes; `None` if the system does not supply the boot
     /// id.
-    pub fn file() -> Option<String> {
-        Some(format!("{SAMPLES}{}-{}", host::short(host::boot_id()?), std::process::id()))
+    pub fn own_file_name() -> Option<String> {
+        Some(format!("{MEMORY_SAMPLES}{}-{}", host::short_boot_id(host::boot_id()?), std::process::id()))
     }
 
     /// Returns the line that says why there is no sample, without its newline.
-    pub fn none(reason: &str) -> String {
+    pub fn line_without_sample(reason: &str) -> String {
         format!("{NONE}{}", reason.replace(char::is_control, " "))
     }
 }
 
 /// Returns the current time, for a new sample.
-pub fn now() -> u64 {
-    monotonic()
+pub fn sample_time() -> u64 {
+    monotonic_now()
 }
 
 #[cfg(test)]
@@ -145,9 +145,9 @@ mod tests {
 
     #[test]
     fn samples_are_read_as_they_were_written_and_nothing_else_is() {
-        let holder = |pid, process, bytes, name: &str| Holder { pid, process, bytes, name: name.into() };
+        let holder = |pid, process, bytes, name: &str| MemoryHolder { pid, process, bytes, name: name.into() };
         let holders = vec![holder(7, Some((1, 5)), Some(1 << 34), "a:b c"), holder(0, None, None, "")];
-        let sample = |at, holders| Sample {
+        let sample = |at, holders| MemorySample {
             boot_id: [1; 16],
             at,
             device: [0xc0; 16],
@@ -157,22 +157,19 @@ mod tests {
             holders,
         };
         let all = vec![sample(1, Some(holders)), sample(2, Some(Vec::new())), sample(3, None)];
-        let lines: String = all.iter().rev().map(|sample| sample.line() + "\n").collect();
-        let none = Samples::none("no\nNVML");
+        let lines: String = all.iter().rev().map(|sample| sample.to_line() + "\n").collect();
+        let none = MemorySamples::line_without_sample("no\nNVML");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("memory-0123abcd-7");
-        std::fs::write(
-            &path,
-            format!("{FIRST_LINE}\n{lines}\n1:2\n;;\n:::::\nx:1:1:1:1:1\n{none}\n{}", &lines[..40]),
-        )
-        .unwrap();
-        let read = Samples::open(&path).unwrap();
-        assert_eq!(read, Samples { samples: all, problem: Some("no NVML".into()) });
+        std::fs::write(&path, format!("{FIRST_LINE}\n{lines}\n1:2\n;;\n:::::\nx:1:1:1:1:1\n{none}\n{}", &lines[..40]))
+            .unwrap();
+        let read = MemorySamples::open(&path).unwrap();
+        assert_eq!(read, MemorySamples { samples: all, problem: Some("no NVML".into()) });
         std::fs::write(&path, &lines).unwrap();
-        assert_eq!(Samples::open(&path).unwrap_err(), "is not a file with samples of memory");
+        assert_eq!(MemorySamples::open(&path).unwrap_err(), "is not a file with samples of memory");
         let controls =
-            Holder { name: "\n;\u{1b}".into(), ..read.samples[0].holders.as_ref().unwrap()[0].clone() };
-        let line = Sample { holders: Some(vec![controls]), ..read.samples[0].clone() }.line();
+            MemoryHolder { name: "\n;\u{1b}".into(), ..read.samples[0].holders.as_ref().unwrap()[0].clone() };
+        let line = MemorySample { holders: Some(vec![controls]), ..read.samples[0].clone() }.to_line();
         assert!(line.ends_with(":???"), "{line}");
     }
 }

@@ -3,7 +3,7 @@
 //! A read at a position returns as many bytes as exist. Files are read and never mapped, because truncating a mapped
 //! file kills the reader.
 
-use crate::plain::{self, Links};
+use crate::plain::{self, SymbolicLinks};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -37,32 +37,32 @@ impl Source {
         self.open().and_then(|opened| opened.size()).unwrap_or(0)
     }
 
-    pub(crate) fn open(&self) -> io::Result<Opened> {
+    pub(crate) fn open(&self) -> io::Result<OpenSource> {
         match self {
-            Source::File(path) => Ok(Opened::File(plain::open(path, Links::Refused)?)),
-            Source::Bytes(bytes) => Ok(Opened::Bytes(bytes.clone())),
+            Source::File(path) => Ok(OpenSource::File(plain::open(path, SymbolicLinks::Refused)?)),
+            Source::Bytes(bytes) => Ok(OpenSource::Bytes(bytes.clone())),
         }
     }
 }
 
 /// Source that was opened.
 #[derive(Debug)]
-pub(crate) enum Opened {
+pub(crate) enum OpenSource {
     File(File),
     Bytes(Arc<[u8]>),
-    /// Contents of the file at several times. Each call of [`Opened::size`] goes on to the next one.
+    /// Contents of the file at several times. Each call of [`OpenSource::size`] goes on to the next one.
     #[cfg(test)]
     Growing(std::sync::Mutex<std::collections::VecDeque<Arc<[u8]>>>),
 }
 
-impl Opened {
+impl OpenSource {
     /// Returns the current size in bytes.
     pub(crate) fn size(&self) -> io::Result<u64> {
         match self {
-            Opened::File(file) => Ok(file.metadata()?.len()),
-            Opened::Bytes(bytes) => Ok(bytes.len() as u64),
+            OpenSource::File(file) => Ok(file.metadata()?.len()),
+            OpenSource::Bytes(bytes) => Ok(bytes.len() as u64),
             #[cfg(test)]
-            Opened::Growing(states) => {
+            OpenSource::Growing(states) => {
                 let mut states = states.lock().unwrap();
                 let size = states[0].len() as u64;
                 if states.len() > 1 {
@@ -76,7 +76,7 @@ impl Opened {
     /// Fills the buffer from a position on, and returns the number of bytes: less than the buffer only at the end.
     pub(crate) fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         match self {
-            Opened::File(file) => {
+            OpenSource::File(file) => {
                 let mut had = 0;
                 while had < buffer.len() {
                     match file.read_at(&mut buffer[had..], at.saturating_add(had as u64)) {
@@ -88,14 +88,14 @@ impl Opened {
                 }
                 Ok(had)
             }
-            Opened::Bytes(bytes) => {
+            OpenSource::Bytes(bytes) => {
                 let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or(&[]);
                 let had = rest.len().min(buffer.len());
                 buffer[..had].copy_from_slice(&rest[..had]);
                 Ok(had)
             }
             #[cfg(test)]
-            Opened::Growing(states) => Opened::Bytes(states.lock().unwrap()[0].clone()).read(buffer, at),
+            OpenSource::Growing(states) => OpenSource::Bytes(states.lock().unwrap()[0].clone()).read(buffer, at),
         }
     }
 
@@ -103,7 +103,7 @@ impl Opened {
     /// are written, so an unwritten rest is a hole.
     pub(crate) fn next_data(&self, at: u64) -> u64 {
         match self {
-            Opened::File(file) => plain::next_data(file, at),
+            OpenSource::File(file) => plain::next_data_offset(file, at),
             _ => at,
         }
     }

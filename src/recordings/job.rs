@@ -4,10 +4,10 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_console::startup::effective_user;
-use cupeer_console::variables::inherited;
+use cupeer_console::variables::nonempty_variable;
 use cupeer_facts::part::file as reduced;
 use cupeer_record::launcher;
-use cupeer_record::plain::{self, Links};
+use cupeer_record::plain::{self, SymbolicLinks};
 use cupeer_spec::env;
 use cupeer_spec::record::faults::{self, RELEASE};
 use cupeer_spec::record::{SUFFIX, armed, begun, job, live};
@@ -24,11 +24,11 @@ pub const VLLM_CACHE: &str = "vllm-cache";
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Returns the key of the job in a directory. If the directory has no job, starts one there, unless other files are in it.
-pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
+pub fn join_or_start_job(directory: &Path, shared: bool) -> Result<String> {
     let shown = directory.display();
     let file = directory.join(job::FILE);
     for _ in 0..2 {
-        match read(&file) {
+        match read_job_file(&file) {
             Ok(text) => {
                 if !shared {
                     check_owner(&file, directory)?;
@@ -39,10 +39,9 @@ pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("failed to read '{}'", file.display())),
         }
-        let mut entries =
-            fs::read_dir(directory).with_context(|| format!("failed to read '{shown}'"))?.flatten();
+        let mut entries = fs::read_dir(directory).with_context(|| format!("failed to read '{shown}'"))?.flatten();
         ensure!(
-            entries.all(|entry| is_own(&entry.file_name())),
+            entries.all(|entry| is_recording_file(&entry.file_name())),
             "'{shown}' holds files that are not a recording's; name a new or empty directory"
         );
         write_key(directory, &file, shared)
@@ -52,9 +51,9 @@ pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
 }
 
 /// Returns true if the directory of a recording may contain a file of this name.
-pub fn is_own(name: &OsStr) -> bool {
+pub fn is_recording_file(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    let (job, host) = ([RELEASE, job::HANG, job::SAMPLES], [live::PREFIX, faults::PREFIX, armed::PREFIX]);
+    let (job, host) = ([RELEASE, job::HANG, job::MEMORY_SAMPLES], [live::PREFIX, faults::PREFIX, armed::PREFIX]);
     let begins = job.iter().chain(&host).chain(&[".", begun::FOLDER]).any(|prefix| name.starts_with(prefix));
     begins
         || [job::FILE, VLLM_CACHE].contains(&&*name)
@@ -69,14 +68,14 @@ fn read_key(text: &str) -> Result<String> {
         first.chars().take(40).collect::<String>(),
         job::FIRST_LINE
     );
-    let key = job::key_in(text.as_bytes()).context("it has no key")?;
-    ensure!(job::key(key).is_some(), "its key is not 32 hexadecimal digits");
+    let key = job::find_key_digits(text.as_bytes()).context("it has no key")?;
+    ensure!(job::parse_key(key).is_some(), "its key is not 32 hexadecimal digits");
     Ok(String::from_utf8_lossy(key).into_owned())
 }
 
 /// Reads a file `job`, which any user may have put there.
-pub fn read(file: &Path) -> io::Result<String> {
-    plain::read(file, Links::Refused, MOST_BYTES).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+pub fn read_job_file(file: &Path) -> io::Result<String> {
+    plain::read(file, SymbolicLinks::Refused, MOST_BYTES).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Refuses a job that another user began: the owner of the key knows the handles behind the fingerprints. The owner of the
@@ -95,12 +94,12 @@ pub fn check_owner(file: &Path, directory: &Path) -> Result<()> {
 /// Writes a key, unless another run was faster. The file is written under a temporary name first, so that it appears
 /// complete.
 fn write_key(directory: &Path, file: &Path, shared: bool) -> Result<()> {
-    let key = own_key()?;
+    let key = inherited_or_new_key()?;
     let mut new = tempfile::Builder::new().prefix(".job-").tempfile_in(directory)?;
     if shared {
         new.as_file().set_permissions(fs::Permissions::from_mode(0o660))?;
     }
-    let run = launcher::line().map(|line| line + "\n").unwrap_or_default();
+    let run = launcher::own_line().map(|line| line + "\n").unwrap_or_default();
     new.write_all(format!("{}\n{}={key}\n{run}", job::FIRST_LINE, job::KEY).as_bytes())?;
     match new.persist_noclobber(file) {
         Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => {
@@ -113,24 +112,24 @@ fn write_key(directory: &Path, file: &Path, shared: bool) -> Result<()> {
 }
 
 /// Returns the key that a surrounding `cupeer run` passed in the environment, or a new random key.
-pub fn own_key() -> Result<String> {
-    let outer = inherited(env::JOB).and_then(|key| key.into_string().ok());
-    if let Some(key) = outer.filter(|key| job::key(key.as_bytes()).is_some()) {
+pub fn inherited_or_new_key() -> Result<String> {
+    let outer = nonempty_variable(env::JOB).and_then(|key| key.into_string().ok());
+    if let Some(key) = outer.filter(|key| job::parse_key(key.as_bytes()).is_some()) {
         return Ok(key);
     }
-    let key: [u8; 16] = random().context("failed to make the key of the job")?;
+    let key: [u8; 16] = random_bytes().context("failed to make the key of the job")?;
     Ok(key.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Returns random bytes of the system.
-pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
 /// Creates a temporary directory that only this user can read. Dropping the returned value removes the directory.
-pub fn temporary(prefix: &str) -> io::Result<TempDir> {
+pub fn create_temporary_directory(prefix: &str) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(prefix).permissions(fs::Permissions::from_mode(0o700)).tempdir()
 }
 
@@ -143,10 +142,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("r");
         fs::create_dir(&directory).unwrap();
-        let first = take_part(&directory, false).unwrap();
-        assert_eq!(take_part(&directory, false).unwrap(), first);
+        let first = join_or_start_job(&directory, false).unwrap();
+        assert_eq!(join_or_start_job(&directory, false).unwrap(), first);
         fs::write(directory.join(job::FILE), "something else\n").unwrap();
-        assert!(format!("{:#}", take_part(&directory, false).unwrap_err()).contains("something else"));
+        assert!(format!("{:#}", join_or_start_job(&directory, false).unwrap_err()).contains("something else"));
     }
 
     #[test]
@@ -163,6 +162,6 @@ mod tests {
             fs::write(folder.path().join(name), "").unwrap();
         }
         fs::create_dir(folder.path().join(VLLM_CACHE)).unwrap();
-        assert!(take_part(folder.path(), false).is_ok());
+        assert!(join_or_start_job(folder.path(), false).is_ok());
     }
 }

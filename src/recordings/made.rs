@@ -8,8 +8,7 @@ use tempfile::NamedTempFile;
 /// Returns the default path of an output file: the name of the recording's directory with a suffix, in the current directory.
 pub fn default_output(directory: &Path, suffix: &str) -> Result<PathBuf> {
     ensure!(!directory.is_file(), "{} is a file; -o FILE names the one to write", directory.display());
-    let whole =
-        directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
+    let whole = directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
     let Some(name) = whole.file_name() else { bail!("{} has no name; add -o FILE", directory.display()) };
     let mut name = name.to_owned();
     name.push(suffix);
@@ -25,14 +24,14 @@ pub fn refuse_existing(output: &Path, replace: bool) -> Result<()> {
 }
 
 /// Creates a temporary file in the directory of the output file.
-pub fn begin(output: &Path, prefix: &str) -> Result<NamedTempFile> {
+pub fn create_temporary(output: &Path, prefix: &str) -> Result<NamedTempFile> {
     let directory = output.parent().filter(|parent| *parent != "").unwrap_or(Path::new("."));
     let temporary = tempfile::Builder::new().prefix(prefix).tempfile_in(directory);
     temporary.with_context(|| format!("failed to write to {}", directory.display()))
 }
 
 /// Renames a complete temporary file to its final name. Returns its size in bytes.
-pub fn finish(file: NamedTempFile, output: &Path, replace: bool) -> Result<u64> {
+pub fn rename_temporary(file: NamedTempFile, output: &Path, replace: bool) -> Result<u64> {
     let failed = || format!("failed to write {}", output.display());
     let size = file.as_file().metadata().with_context(failed)?.len();
     let named = if replace { file.persist(output) } else { file.persist_noclobber(output) };

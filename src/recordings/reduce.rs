@@ -7,12 +7,12 @@ use crate::made;
 use anyhow::{Context, Result, bail};
 use cupeer_console::output;
 use cupeer_facts::part::{JobPart, file};
-use cupeer_record::plain::{self, Links};
-use cupeer_record::quiet::{self, Quiet};
+use cupeer_record::plain::{self, SymbolicLinks};
+use cupeer_record::quiet::{self, QuietProcess};
 use cupeer_record::{Job, host};
 use cupeer_report::names::counted;
 use cupeer_report::symbols::Symbols;
-use cupeer_spec::record::begun::{self, Folder};
+use cupeer_spec::record::begun::{self, HostFolder};
 use cupeer_spec::record::job;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -21,7 +21,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Number of failed calls that a reduced file lists one by one, by default.
+/// Number of failed calls that a reduced file lists one by one, by default: the first ones.
 pub const MOST_FAILURES: usize = 1000;
 /// Largest number in the names of reduced files of one host, and of files that are set aside: each run may add one.
 const MOST_FILES: u32 = 10_000;
@@ -39,33 +39,32 @@ pub fn reduce(directory: &Path) -> String {
 }
 
 /// Writes a reduced file, either completely or not at all. Returns its size in bytes.
-pub fn write(reduced: &JobPart, output: &Path, replace: bool) -> Result<u64> {
-    let temporary = made::begin(output, ".cupeer-reduce-")?;
+pub fn write_reduced(reduced: &JobPart, output: &Path, replace: bool) -> Result<u64> {
+    let temporary = made::create_temporary(output, ".cupeer-reduce-")?;
     reduced.write(temporary.as_file()).with_context(|| format!("failed to write {}", output.display()))?;
-    made::finish(temporary, output, replace)
+    made::rename_temporary(temporary, output, replace)
 }
 
 fn try_reduce(directory: &Path) -> Result<String> {
     let boot = host::boot_id().context("this host has no boot id")?;
-    let lock = plain::open_with(&directory.join(job::FILE), Links::Refused, OpenOptions::new().write(true));
+    let lock = plain::open_with(&directory.join(job::FILE), SymbolicLinks::Refused, OpenOptions::new().write(true));
     let lock = lock.context("the file 'job' cannot be opened")?;
     if !lock_for_host(&lock, boot) {
         return Ok("another run on this host reduces the recording".into());
     }
-    let folder = directory.join(Folder(boot).to_string());
+    let folder = directory.join(HostFolder(boot).to_string());
     let found = (0..TRIES).find_map(|_| ended_recordings(directory, boot, &folder).transpose());
-    let (own, begun) =
-        found.context("processes begin and end all the time; 'cupeer reduce' can do it later")??;
+    let (own, begun) = found.context("processes begin and end all the time; 'cupeer reduce' can do it later")??;
     if own.processes.is_empty() && own.quiet.is_empty() {
         return Ok("nothing to reduce: no process of this host has recorded anything".into());
     }
     let mut symbols = Symbols::of_record(directory, &own.processes);
     let mut reduced = cupeer_facts::reduce(&own, MOST_FAILURES, &mut symbols)?;
     reduced.fold();
-    let name = |number: u32| directory.join(format!("{}-{number}{}", host::short(boot), file::SUFFIX));
+    let name = |number: u32| directory.join(format!("{}-{number}{}", host::short_boot_id(boot), file::SUFFIX));
     let free = (1..MOST_FILES).map(name).find(|path| path.symlink_metadata().is_err());
     let path = free.context("there are too many reduced files")?;
-    let bytes = write(&reduced, &path, false)?;
+    let bytes = write_reduced(&reduced, &path, false)?;
     if directory.metadata().is_ok_and(|about| about.permissions().mode() & 0o020 != 0) {
         // Users of the directory's group record here together, so they may read and write the reduced file.
         let shared = fs::set_permissions(&path, fs::Permissions::from_mode(0o660));
@@ -83,25 +82,26 @@ fn try_reduce(directory: &Path) -> Result<String> {
     begun.iter().for_each(|(path, read)| left.extend(remove_aside(path, read)));
     // This removes only an empty folder: processes of another run may have written into it again.
     let _ = fs::remove_dir(&folder);
-    left.iter().for_each(|why| output::complain(why));
+    left.iter().for_each(|why| output::print_problem(why));
     Ok(format!("{processes} reduced to {} bytes in {}", bytes, path.display()))
 }
 
-/// Path and contents of a file that was set aside.
-type Aside = (PathBuf, Vec<u8>);
+/// Path and content of a list of begun processes that was renamed, so that processes that begin later write
+/// into a new file. It is removed after the reduction.
+type SetAsideFile = (PathBuf, Vec<u8>);
 
 /// Returns the recordings of this host, with the files that list begun processes. `None` if a process began or ended
 /// while they were read: try again. Fails if a process may still be running.
-fn ended_recordings(directory: &Path, boot: [u8; 16], folder: &Path) -> Result<Option<(Job, Vec<Aside>)>> {
-    let begun = set_aside(folder)?;
-    let quiet: Vec<Quiet> = begun.iter().flat_map(|(_, bytes)| Quiet::all_of(bytes)).collect();
+fn ended_recordings(directory: &Path, boot: [u8; 16], folder: &Path) -> Result<Option<(Job, Vec<SetAsideFile>)>> {
+    let begun = set_begun_aside(folder)?;
+    let quiet: Vec<QuietProcess> = begun.iter().flat_map(|(_, bytes)| QuietProcess::parse_all(bytes)).collect();
     // This is read before the list of recorded files: a process that has ended by now creates no file after it.
-    let had_ended = quiet::running(&quiet) == 0;
+    let had_ended = quiet::count_running(&quiet) == 0;
     let mut own = Job::open(directory)?;
-    own.keep_boot(boot);
-    own.set_begun(quiet);
+    own.keep_host(boot);
+    own.set_quiet(quiet);
     let running =
-        own.alive().iter().filter(|alive| **alive != Some(false)).count() + quiet::running(&own.quiet);
+        own.are_alive().iter().filter(|alive| **alive != Some(false)).count() + quiet::count_running(&own.quiet);
     if running > 0 {
         let running = counted(running as u64, "process");
         bail!("{running} may still run; 'cupeer reduce' can do it later");
@@ -140,7 +140,7 @@ fn lock_for_host(file: &File, boot: [u8; 16]) -> bool {
 
 /// Sets aside the file that lists begun processes: processes that begin later write into a new file. Returns all files that
 /// were set aside, including those of unfinished attempts, with their contents.
-fn set_aside(folder: &Path) -> Result<Vec<Aside>> {
+fn set_begun_aside(folder: &Path) -> Result<Vec<SetAsideFile>> {
     let name = |number: u32| folder.join(format!("{}-{number}", begun::FILE));
     let free = (1..MOST_FILES).map(name).find(|path| path.symlink_metadata().is_err());
     let free = free.context("too much was set aside")?;
@@ -151,10 +151,10 @@ fn set_aside(folder: &Path) -> Result<Vec<Aside>> {
         _ => {}
     }
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let aside = entries
-        .filter(|path| quiet::is_named(path) && path.file_name().is_some_and(|name| name != begun::FILE));
+    let aside =
+        entries.filter(|path| quiet::is_begun_file(path) && path.file_name().is_some_and(|name| name != begun::FILE));
     let read = |path: PathBuf| {
-        let bytes = plain::read(&path, Links::Refused, quiet::LONGEST);
+        let bytes = plain::read(&path, SymbolicLinks::Refused, quiet::MOST_BYTES);
         let bytes = bytes.with_context(|| format!("failed to read {}", path.display()))?;
         Ok((path, bytes))
     };
@@ -167,15 +167,15 @@ fn set_aside(folder: &Path) -> Result<Vec<Aside>> {
 /// ends.
 fn remove_aside(path: &Path, read: &[u8]) -> Option<String> {
     let drop = || {
-        let file = plain::open(path, Links::Refused)?;
+        let file = plain::open(path, SymbolicLinks::Refused)?;
         fs::remove_file(path)?;
-        let all = plain::contents(&file, quiet::LONGEST)?;
+        let all = plain::read_rest(&file, quiet::MOST_BYTES)?;
         if let Some(more @ [_, ..]) = all.get(read.len()..) {
             let (new, mode) = (path.with_file_name(begun::FILE), file.metadata()?.permissions().mode());
             // Other processes may append to the new file as soon as it exists.
             let made = match OpenOptions::new().append(true).create_new(true).mode(mode & 0o777).open(&new) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                    plain::open_with(&new, Links::Refused, OpenOptions::new().append(true))
+                    plain::open_with(&new, SymbolicLinks::Refused, OpenOptions::new().append(true))
                 }
                 made => made,
             };

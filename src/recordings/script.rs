@@ -14,22 +14,22 @@ const INTERPRETERS: &[(&str, &[&str])] =
 const WITHOUT_SCRIPT: &[&str] = &["-c", "-", "-s"];
 /// Programs that run the program that their arguments name, besides the launchers of jobs. A module of Python can be one, too.
 const RUNNERS: &[&str] = &[
-    "chrt", "conda", "env", "ncu", "nice", "nohup", "nsys", "numactl", "pipenv", "poetry", "pytest",
-    "py.test", "setsid", "stdbuf", "strace", "taskset", "time", "timeout", "uv", "xvfb-run",
+    "chrt", "conda", "env", "ncu", "nice", "nohup", "nsys", "numactl", "pipenv", "poetry", "pytest", "py.test",
+    "setsid", "stdbuf", "strace", "taskset", "time", "timeout", "uv", "xvfb-run",
 ];
 /// File name endings of scripts. Names of recordings leave them out.
 const ENDINGS: [&str; 2] = [".py", ".sh"];
 
 /// Returns the name for a recording of a command: `train` for `python train.py` and for `torchrun --standalone train.py`.
-pub fn name(command: &[OsString]) -> OsString {
+pub fn name_of_command(command: &[OsString]) -> OsString {
     let words: Vec<&str> = command.iter().map_while(|word| word.to_str()).collect();
-    let found = words.split_first().and_then(|(program, arguments)| script(program, arguments));
+    let found = words.split_first().and_then(|(program, arguments)| script_name(program, arguments));
     let program = command.first().map(OsString::as_os_str).unwrap_or_default();
     found.map_or_else(|| without_ending(program), OsString::from)
 }
 
 /// Returns the name of the script that a program runs; `None` if it runs none, or that is unknown.
-fn script(program: &str, arguments: &[&str]) -> Option<String> {
+fn script_name(program: &str, arguments: &[&str]) -> Option<String> {
     let program = file_name(program);
     if let Some((_, with_value)) = INTERPRETERS.iter().find(|(name, _)| is_version_of(program, name)) {
         return name_from_interpreter(arguments, with_value);
@@ -44,7 +44,7 @@ fn name_from_interpreter(arguments: &[&str], with_value: &[&str]) -> Option<Stri
             "-m" => {
                 let (module, rest) = arguments.get(at + 1..)?.split_first()?;
                 let last = module.rsplit('.').next().filter(|last| !last.is_empty())?;
-                return Some(script(module, rest).unwrap_or_else(|| last.to_owned()));
+                return Some(script_name(module, rest).unwrap_or_else(|| last.to_owned()));
             }
             option if WITHOUT_SCRIPT.contains(&option) => return None,
             option if with_value.contains(&option) => drop(words.next()),
@@ -67,7 +67,7 @@ fn name_from_runner(arguments: &[&str]) -> Option<String> {
         let name = file_name(file);
         let is_interpreter = || INTERPRETERS.iter().any(|(known, _)| is_version_of(name, known));
         if is_interpreter() || is_runner(name) {
-            return script(name, &arguments[at + 1..]);
+            return script_name(name, &arguments[at + 1..]);
         }
         let is_script = ENDINGS.iter().any(|ending| name.ends_with(ending));
         (is_script || file.contains('/') && is_program(Path::new(file))).then(|| stem(file))
@@ -75,21 +75,18 @@ fn name_from_runner(arguments: &[&str]) -> Option<String> {
 }
 
 fn is_runner(name: &str) -> bool {
-    RUNNERS.contains(&name) || launchers::names(|launcher| launcher.runners).any(|known| known == name)
+    RUNNERS.contains(&name) || launchers::collect_names(|launcher| launcher.runners).any(|known| known == name)
 }
 
 /// Returns true if a path is an existing file that is executable, or whose name has the ending of a script.
 pub fn is_program(path: &Path) -> bool {
     let is_script = path.to_str().is_some_and(|path| ENDINGS.iter().any(|ending| path.ends_with(ending)));
-    path.metadata()
-        .is_ok_and(|about| about.is_file() && (is_script || about.permissions().mode() & 0o111 != 0))
+    path.metadata().is_ok_and(|about| about.is_file() && (is_script || about.permissions().mode() & 0o111 != 0))
 }
 
 /// Returns true if a program is an interpreter of this name, with or without a version: `python3.12` and `python` for `python`.
 fn is_version_of(program: &str, name: &str) -> bool {
-    program
-        .strip_prefix(name)
-        .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+    program.strip_prefix(name).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
 }
 
 fn file_name(path: &str) -> &str {
@@ -139,7 +136,7 @@ mod tests {
             ("", ""),
         ] {
             let words: Vec<OsString> = command.split_whitespace().map(OsString::from).collect();
-            assert_eq!(name(&words), expected, "{command}");
+            assert_eq!(name_of_command(&words), expected, "{command}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Reads the files of the option `--suppressions`. The module `cupeer_report::suppress` defines the meaning of their entries.
 
 use anyhow::{Context, Result, anyhow, bail};
-use cupeer_record::plain::{self, Links};
+use cupeer_record::plain::{self, SymbolicLinks};
 use cupeer_report::suppress::Suppressions;
-use cupeer_rules::Chosen;
+use cupeer_rules::ErrorChoice;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 const LARGEST: u64 = 1 << 20;
 
 /// Reads suppression files. Fails at the first line that is not a valid entry.
-pub fn read(files: &[PathBuf]) -> Result<Suppressions> {
+pub fn read_suppressions(files: &[PathBuf]) -> Result<Suppressions> {
     let mut all = Suppressions::default();
     for file in files {
         let shown = file.display().to_string();
-        let text = contents(file).with_context(|| format!("--suppressions '{shown}'"))?;
+        let text = read_contents(file).with_context(|| format!("--suppressions '{shown}'"))?;
         if let Err(mistake) = all.add(&shown, &text) {
             bail!("{shown}:{}:{}: {}", mistake.line, mistake.column, mistake.message);
         }
@@ -23,8 +23,8 @@ pub fn read(files: &[PathBuf]) -> Result<Suppressions> {
     Ok(all)
 }
 
-fn contents(path: &Path) -> Result<String> {
-    let bytes = plain::read(path, Links::Followed, LARGEST).map_err(|error| match error.kind() {
+fn read_contents(path: &Path) -> Result<String> {
+    let bytes = plain::read(path, SymbolicLinks::Followed, LARGEST).map_err(|error| match error.kind() {
         ErrorKind::InvalidInput => anyhow!("{error}; suppressions are a regular file"),
         ErrorKind::InvalidData => anyhow!("{error}; these are no suppressions"),
         _ => error.into(),
@@ -36,6 +36,6 @@ fn contents(path: &Path) -> Result<String> {
 }
 
 /// Reads the value of `--error-on`.
-pub fn chosen(text: &str) -> Result<Chosen> {
-    Chosen::parse(text).map_err(|error| anyhow!("--error-on '{text}', {error}"))
+pub fn parse_error_on(text: &str) -> Result<ErrorChoice> {
+    ErrorChoice::parse(text).map_err(|error| anyhow!("--error-on '{text}', {error}"))
 }

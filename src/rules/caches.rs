@@ -4,13 +4,13 @@
 //! not use freed memory that they have open. A finding with only that cause is a note that names the setting that
 //! turns the cache off. The same behavior in any other code has the full severity of the rule.
 
-use crate::rule::{RuleSpec, is_from};
+use crate::rule::{RuleSpec, is_library_named};
 use cupeer_spec::record::slot::finding::Severity;
 
 /// Cache of mappings in a library.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cache {
-    /// Libraries that open handles for the cache, in the form of [`is_from`].
+    /// Libraries that open handles for the cache, in the form of [`is_library_named`].
     pub libraries: &'static [&'static str],
     /// Clause that says when the cache closes the handles that it opened.
     pub why: &'static str,
@@ -52,7 +52,7 @@ impl Cache {
     /// Returns the cache for which a library opens handles; `None` if there is none. `library` is the
     /// library's path or file name.
     pub fn of(library: &[u8]) -> Option<Cache> {
-        CACHES.iter().find(|cache| cache.libraries.iter().any(|name| is_from(library, name))).copied()
+        CACHES.iter().find(|cache| cache.libraries.iter().any(|name| is_library_named(library, name))).copied()
     }
 }
 
@@ -61,7 +61,7 @@ impl RuleSpec {
     /// note if the library breaks the rule on purpose or harmlessly, or if only a cache has the object of the
     /// finding open.
     pub fn severity_in(&self, library: &[u8], cache: Option<Cache>) -> Severity {
-        let is_by_design = cache.is_some() || self.usual_for(library).is_some();
+        let is_by_design = cache.is_some() || self.exemption_for(library).is_some();
         if is_by_design { Severity::Note } else { self.severity }
     }
 }

@@ -11,7 +11,7 @@ pub struct Cause {
     /// Text of the cause, which continues a sentence after "most likely".
     pub text: &'static str,
     /// True if this is a cause only when no process under cupeer exported the handle.
-    pub is_of_strangers: bool,
+    pub is_of_unrecorded_exporters: bool,
 }
 
 /// Returns the possible causes of a function's result, the most likely first.
@@ -24,13 +24,13 @@ const OPEN: &[FnId] = &[cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2];
 const OPEN_ANY: &[FnId] = &[cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle];
 
 const fn cause(functions: &'static [FnId], results: &'static [Result], text: &'static str) -> Cause {
-    Cause { functions, results, text, is_of_strangers: false }
+    Cause { functions, results, text, is_of_unrecorded_exporters: false }
 }
 
 static CAUSES: &[Cause] = &[
     Cause {
         // If a process under cupeer exported the handle, the platform supports legacy IPC.
-        is_of_strangers: true,
+        is_of_unrecorded_exporters: true,
         ..cause(
             OPEN_ANY,
             &[INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED],
@@ -38,7 +38,7 @@ static CAUSES: &[Cause] = &[
         )
     },
     Cause {
-        is_of_strangers: true,
+        is_of_unrecorded_exporters: true,
         ..cause(
             OPEN,
             &[INVALID_VALUE, INVALID_HANDLE, NOT_PERMITTED, MAP_FAILED],
@@ -56,7 +56,7 @@ static CAUSES: &[Cause] = &[
         "the exporter's device has no peer path to this one (PCIe without P2P, an IOMMU in the way)",
     ),
     Cause {
-        is_of_strangers: true,
+        is_of_unrecorded_exporters: true,
         ..cause(
             OPEN,
             &[INVALID_CONTEXT],
@@ -73,11 +73,7 @@ static CAUSES: &[Cause] = &[
         &[PEER_ACCESS_UNSUPPORTED],
         "the devices of the two processes cannot reach each other",
     ),
-    cause(
-        &[cuIpcGetEventHandle],
-        &[INVALID_HANDLE],
-        "the event is not one of the driver's, or was destroyed",
-    ),
+    cause(&[cuIpcGetEventHandle], &[INVALID_HANDLE], "the event is not one of the driver's, or was destroyed"),
     cause(
         &[cuIpcGetEventHandle],
         &[OUT_OF_MEMORY, MAP_FAILED],

@@ -24,8 +24,8 @@ mod world;
 
 pub use cupeer_model::Call;
 pub use world::{
-    Closed, ClosedBy, Ended, Ending, Export, FreedBefore, Gone, Importers, Life, Node, NodeUse, Openers,
-    Opening, Peers, Pointer, World,
+    ClosedBy, ClosedHandle, DeviceNode, EnabledPeers, EndedMemory, EndedObject, Export, FreedExport, Importers,
+    NodeUse, ObjectEnd, OpenerLibraries, Opening, PointerAttributes, ProcessLife, World,
 };
 
 use crate::reason::Reason;
@@ -38,17 +38,17 @@ use cupeer_spec::function::FnId;
 pub struct Violation<'a, O> {
     /// Reason, with its values.
     pub reason: Reason<'a>,
-    /// Confidence.
+    /// Confidence in the violation.
     pub confidence: Confidence,
-    /// The argument that it is about, by its index.
+    /// The argument that the violation is about, by its index in the call.
     pub argument: Option<usize>,
     /// Objects of the finding: the role of each, and the world's reference to it.
     pub objects: &'a [(u32, O)],
-    /// The cache that alone has it open: by design.
+    /// The library cache that alone has the object open, on purpose; `None` otherwise.
     pub cache: Option<Cache>,
 }
 
-/// Result of checking a rule, if the facts that the decision needs are known.
+/// Result of checking a rule; a check returns `None` if it is unknown whether the call breaks the rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The call breaks the rule, and the violation was reported.
@@ -59,23 +59,23 @@ pub enum Verdict {
 
 /// Returns true if the explanation of a failure depends on more than the function, the result, and arguments
 /// that are not addresses. If so, the next such call needs an explanation of its own.
-pub fn depends_on_more(function: FnId, result: i32) -> bool {
+pub fn has_varying_explanation(function: FnId, result: i32) -> bool {
     let mut rules = RULES.iter().filter(|rule| rule.explains(function, result));
     rules.any(|rule| rule.scope != Scope::Arguments && rule.found != Found::InRecordings)
 }
 
 /// Checks a call against the rules, and reports violations. Returns true if there was one.
-pub fn look<W: World>(call: &Call, world: &W, report: &mut dyn FnMut(&Violation<W::Object>)) -> bool {
+pub fn check_call<W: World>(call: &Call, world: &W, report: &mut dyn FnMut(&Violation<W::Object>)) -> bool {
     let mut judge = Judge { call, world, report };
     if call.result == 0 {
-        return judge.succeeded() == Some(Verdict::Broken);
+        return judge.check_success() == Some(Verdict::Broken);
     }
     let mut rules = RULES.iter().filter(|rule| rule.explains(call.function, call.result));
     rules.any(|rule| judge.decide(rule.id) == Some(Verdict::Broken))
 }
 
 /// Checks one rule that may explain why a call failed.
-pub fn verdict<W: World>(rule: Rule, call: &Call, world: &W) -> Option<Verdict> {
+pub fn check_rule<W: World>(rule: Rule, call: &Call, world: &W) -> Option<Verdict> {
     Judge { call, world, report: &mut |_| {} }.decide(rule)
 }
 
@@ -87,19 +87,19 @@ struct Judge<'a, W: World> {
 }
 
 impl<W: World> Judge<'_, W> {
-    fn broken(
+    fn report_violation(
         &mut self,
         reason: Reason,
         confidence: Confidence,
         argument: impl Into<Option<usize>>,
         objects: &[(u32, W::Object)],
     ) -> Option<Verdict> {
-        self.broken_for(reason, confidence, argument.into(), objects, None)
+        self.report_violation_of(reason, confidence, argument.into(), objects, None)
     }
 
     /// Reports a violation about an object that others have open. If only a cache has it open, the violation
     /// names that cache.
-    fn broken_for(
+    fn report_violation_of(
         &mut self,
         reason: Reason,
         confidence: Confidence,
@@ -108,38 +108,33 @@ impl<W: World> Judge<'_, W> {
         cache: Option<Cache>,
     ) -> Option<Verdict> {
         let found = reason.rule().spec().found;
-        debug_assert!(self.call.result != 0 || found.is_in_successes(), "{reason}: it is {found:?}");
+        debug_assert!(self.call.result != 0 || found.can_be_in_successes(), "{reason}: it is {found:?}");
         (self.report)(&Violation { reason, confidence, argument, objects, cache });
         Some(Verdict::Broken)
     }
 
     /// Reports a violation that is certain if `is_broken`.
-    fn when(
-        &mut self,
-        is_broken: bool,
-        argument: impl Into<Option<usize>>,
-        reason: Reason,
-    ) -> Option<Verdict> {
-        if is_broken { self.broken(reason, Confidence::Certain, argument, &[]) } else { Some(Verdict::Held) }
+    fn report_if(&mut self, is_broken: bool, argument: impl Into<Option<usize>>, reason: Reason) -> Option<Verdict> {
+        if is_broken { self.report_violation(reason, Confidence::Certain, argument, &[]) } else { Some(Verdict::Held) }
     }
 
-    /// Returns the table's value for the function and, for a rule that needs it, for every function of the
-    /// rule. A test calls it for each of them.
-    fn in_table<T>(&self, said: Option<T>) -> Option<T> {
+    /// Returns what the table of functions says about the call's function. Every function of a rule has to
+    /// have what the rule needs, so `None` is a mistake in the table.
+    fn expect_in_table<T>(&self, said: Option<T>) -> Option<T> {
         let name = self.call.function.spec().name();
         debug_assert!(said.is_some(), "the effects of {name} do not name what a rule needs");
         said
     }
 
-    /// An argument that has to have one value.
-    fn flags(&mut self, reason: impl FnOnce(u32) -> Reason<'static>) -> Option<Verdict> {
-        let demand = self.call.function.spec().demands();
-        let Demand { by, value } = self.in_table(demand)?;
-        let flags = self.call.at(by) as u32;
-        self.when(flags != value, by, reason(flags))
+    /// Checks an argument that must have one certain value: the flags of the call.
+    fn check_flags(&mut self, reason: impl FnOnce(u32) -> Reason<'static>) -> Option<Verdict> {
+        let demand = self.call.function.spec().required_value();
+        let Demand { by, value } = self.expect_in_table(demand)?;
+        let flags = self.call.number_at(by) as u32;
+        self.report_if(flags != value, by, reason(flags))
     }
 
-    /// A cause that the report decides after it has read all processes.
+    /// Decides nothing about a call: the report finds this cause after it has read all processes.
     fn shown_by_recordings(&mut self) -> Option<Verdict> {
         Some(Verdict::Held)
     }
@@ -167,7 +162,7 @@ macro_rules! declare_deciders {
             }
         }
     };
-    // Such a rule explains no failure, so it is never checked for one.
+    // A rule without a decider explains no failure, so it is never checked for one.
     (@ask $judge:ident) => { None };
     (@ask $judge:ident $decider:ident $($decided:expr)?) => { $judge.$decider($($decided)?) };
 }

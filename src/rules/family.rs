@@ -4,7 +4,7 @@ use crate::rule::RuleSpec;
 
 /// Family: the rules about one kind of sharing.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Family {
+pub struct RuleFamily {
     /// Name of the family's page.
     pub name: &'static str,
     /// Title of the family's page.
@@ -14,15 +14,15 @@ pub struct Family {
 }
 
 /// All families. Rules whose names have no prefix of another family belong to the first one.
-pub static FAMILIES: &[Family] = &[
-    Family { name: "general", title: "Rules for every call", prefixes: &[] },
-    Family { name: "peer", title: "Rules for peer access", prefixes: &["peer-"] },
-    Family { name: "ipc", title: "Rules for legacy IPC", prefixes: &["ipc-"] },
-    Family { name: "vmm", title: "Rules for virtual memory", prefixes: &["vmm-", "fabric-"] },
-    Family { name: "multicast", title: "Rules for multicast objects", prefixes: &["multicast-"] },
-    Family { name: "pools", title: "Rules for memory pools", prefixes: &["pool-"] },
-    Family { name: "use", title: "Rules for the use of shared memory", prefixes: &["use-", "copy-"] },
-    Family {
+pub static FAMILIES: &[RuleFamily] = &[
+    RuleFamily { name: "general", title: "Rules for every call", prefixes: &[] },
+    RuleFamily { name: "peer", title: "Rules for peer access", prefixes: &["peer-"] },
+    RuleFamily { name: "ipc", title: "Rules for legacy IPC", prefixes: &["ipc-"] },
+    RuleFamily { name: "vmm", title: "Rules for virtual memory", prefixes: &["vmm-", "fabric-"] },
+    RuleFamily { name: "multicast", title: "Rules for multicast objects", prefixes: &["multicast-"] },
+    RuleFamily { name: "pools", title: "Rules for memory pools", prefixes: &["pool-"] },
+    RuleFamily { name: "use", title: "Rules for the use of shared memory", prefixes: &["use-", "copy-"] },
+    RuleFamily {
         name: "jobs",
         title: "Rules for jobs",
         prefixes: &["ranks-", "fd-", "descriptors-", "memory-", "piles-", "opened-", "ex", "host-"],
@@ -31,8 +31,8 @@ pub static FAMILIES: &[Family] = &[
 
 impl RuleSpec {
     /// Returns the family of the rule.
-    pub fn family(&self) -> &'static Family {
-        let has = |family: &&Family| family.prefixes.iter().any(|prefix| self.name().starts_with(prefix));
+    pub fn family(&self) -> &'static RuleFamily {
+        let has = |family: &&RuleFamily| family.prefixes.iter().any(|prefix| self.name().starts_with(prefix));
         FAMILIES.iter().find(has).unwrap_or(&FAMILIES[0])
     }
 }

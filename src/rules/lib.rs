@@ -32,9 +32,9 @@ mod words;
 
 pub use caches::{CACHES, Cache};
 pub use causes::{Cause, causes};
-pub use chosen::Chosen;
+pub use chosen::ErrorChoice;
 pub use cupeer_spec::record::slot::finding::{Confidence, Severity};
-pub use family::{FAMILIES, Family};
-pub use rule::{Basis, Found, RULES, Related, Rule, RulePage, RuleSpec, Scope, Tells, Usual, is_from};
-pub use set::{RuleSet, is_file, known_rule};
-pub use words::{DRIVER_SAYS, NO_CAUSE, label, meaning};
+pub use family::{FAMILIES, RuleFamily};
+pub use rule::{Basis, Found, RULES, Related, Rule, RulePage, RuleSpec, Scope, Tells, Usual, is_library_named};
+pub use set::{RuleSet, check_rule_name, matches_file};
+pub use words::{DRIVER_SAYS, NO_CAUSE, message_meaning, object_label};

@@ -5,7 +5,7 @@
 //! `cuPointerGetAttribute` and `cuPointerGetAttributes` of host memory are probes too (UCX,
 //! src/uct/cuda/cuda_copy/cuda_copy_md.c), but such calls are never recorded.
 
-use crate::is_from;
+use crate::is_library_named;
 use cupeer_model::Call;
 use cupeer_spec::function::FnId::{self, *};
 use cupeer_spec::results::Result::{self, *};
@@ -20,7 +20,7 @@ pub struct Probe {
     pub results: &'static [Result],
     /// True if only an allocation with a FABRIC handle counts as this probe.
     wants_fabric: bool,
-    /// Libraries that send the probe, in the form of [`is_from`]. Empty if any library may.
+    /// Libraries that send the probe, in the form of [`is_library_named`]. Empty if any library may.
     pub callers: &'static [&'static str],
     /// Later call of the thread that proves the call to be a probe; `None` if no such call is needed.
     pub follow_up: Option<FollowUp>,
@@ -102,42 +102,35 @@ pub static PROBES: &[Probe] = &[
 ];
 
 /// Default values of the fields of an entry.
-const PROBE: Probe = Probe {
-    functions: &[],
-    results: &[],
-    wants_fabric: false,
-    callers: &[],
-    follow_up: None,
-    why: "",
-    sources: &[],
-};
+const PROBE: Probe =
+    Probe { functions: &[], results: &[], wants_fabric: false, callers: &[], follow_up: None, why: "", sources: &[] };
 
 impl Probe {
     /// Returns the probe that a failed call may be; `None` if the call is not a probe. `library` returns the
     /// path of the calling library, and is called only for a probe that some libraries make.
     pub fn of<'a>(call: &Call, library: impl Fn() -> &'a [u8]) -> Option<&'static Probe> {
         let is_from_caller = |probe: &&Probe| {
-            probe.callers.is_empty() || probe.callers.iter().any(|name| is_from(library(), name))
+            probe.callers.is_empty() || probe.callers.iter().any(|name| is_library_named(library(), name))
         };
-        PROBES.iter().filter(|probe| probe.is_asked(call)).find(is_from_caller)
+        PROBES.iter().filter(|probe| probe.is_probe_call(call)).find(is_from_caller)
     }
 
     /// Returns true if the call is this probe, whatever library made it.
-    fn is_asked(&self, call: &Call) -> bool {
+    fn is_probe_call(&self, call: &Call) -> bool {
         self.functions.contains(&call.function)
             && self.results.iter().any(|known| *known as i32 == call.result)
-            && (!self.wants_fabric || call.wanted().is_some_and(|it| it.types & Shareable::FABRIC != 0))
+            && (!self.wants_fabric || call.allocation_props().is_some_and(|it| it.types & Shareable::FABRIC != 0))
     }
 }
 
 impl FollowUp {
     /// Returns the subject of the probe. Probes of one thread with the same subject have one follow-up.
-    pub fn about(self, call: &Call) -> u64 {
+    pub fn subject(self, call: &Call) -> u64 {
         match self {
             FollowUp::OtherHandleType => 0,
             FollowUp::SamePool => {
                 let pool = call.function.spec().opens().and_then(|shared| shared.of);
-                pool.map_or(0, |pool| call.at(pool))
+                pool.map_or(0, |pool| call.number_at(pool))
             }
         }
     }
@@ -146,7 +139,7 @@ impl FollowUp {
     pub fn of(call: &Call) -> Option<FollowUp> {
         match call.function {
             cuMemCreate => {
-                let types = call.wanted()?.types;
+                let types = call.allocation_props()?.types;
                 let is_other = types != 0 && types & Shareable::FABRIC == 0;
                 is_other.then_some(FollowUp::OtherHandleType)
             }
@@ -163,8 +156,8 @@ mod tests {
 
     fn of(function: FnId, result: Result, types: i32, library: &str) -> Option<&'static Probe> {
         let mut args = [0; MOST_ARGS];
-        if let Some(index) = function.spec().describes() {
-            let place = &mut args[function.spec().place(index)];
+        if let Some(index) = function.spec().properties_argument() {
+            let place = &mut args[function.spec().argument_byte_range(index)];
             place[4..8].copy_from_slice(&types.to_le_bytes());
         }
         let call = Call { function, result: result as i32, args: &args, shape: !0, elements: &[] };
@@ -189,9 +182,7 @@ mod tests {
         for library in ["/usr/lib/libnccl.so.2", "/x/libc10_cuda.so", "libtorch_cuda.so", cupy] {
             assert!(enabled(library).is_some(), "{library}");
         }
-        for library in
-            ["/bin/app", "", "/x/libnotnccl.so", "/cupy_backends_of_mine/x.so", "/bin/cupy_backends"]
-        {
+        for library in ["/bin/app", "", "/x/libnotnccl.so", "/cupy_backends_of_mine/x.so", "/bin/cupy_backends"] {
             assert!(enabled(library).is_none(), "{library}");
         }
     }
@@ -205,8 +196,7 @@ mod tests {
 
     #[test]
     fn fabric_handles_are_asked_for_by_name_and_need_a_follow_up_else() {
-        let follow_up =
-            |types, library| of(cuMemCreate, NOT_PERMITTED, types, library).map(|probe| probe.follow_up);
+        let follow_up = |types, library| of(cuMemCreate, NOT_PERMITTED, types, library).map(|probe| probe.follow_up);
         let (fabric, fd) = (Shareable::FABRIC, Shareable::DESCRIPTOR);
         assert_eq!(follow_up(fabric, "libuct_cuda.so.0"), Some(None));
         assert_eq!(follow_up(fabric | fd, "libnccl.so.2"), Some(Some(FollowUp::OtherHandleType)));

@@ -11,8 +11,7 @@ mod values;
 
 pub use states::{EndKind, HadContext, Ptrace};
 pub use values::{
-    Ago, Bytes, Device, Growth, Handle, HandleFlaw, MemoryKind, Piled, PointerFault, PoolFault, Process,
-    Site, Size,
+    Ago, Bytes, Device, Growth, Handle, HandleFlaw, MemoryKind, Piled, PointerFault, PoolFault, Process, Site, Size,
 };
 
 use crate::rule::Rule;

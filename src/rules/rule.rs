@@ -62,7 +62,7 @@ pub enum Found {
 
 impl Found {
     /// Returns true if calls that succeed can break a rule of this kind.
-    pub const fn is_in_successes(self) -> bool {
+    pub const fn can_be_in_successes(self) -> bool {
         matches!(self, Found::InSuccesses | Found::AtTheCall | Found::Afterwards)
     }
 }
@@ -110,9 +110,7 @@ impl Basis {
     /// Returns the sentence of the documentation, or the sentence about the observation.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Basis::Documented(_, sentence) | Basis::Observed(sentence) | Basis::Practice(sentence) => {
-                sentence
-            }
+            Basis::Documented(_, sentence) | Basis::Observed(sentence) | Basis::Practice(sentence) => sentence,
         }
     }
 
@@ -230,7 +228,7 @@ impl RuleSpec {
 
     /// Returns the sources for single functions that differ: another sentence documents them, or they return
     /// another result.
-    pub fn bases(&self) -> impl Iterator<Item = (FnId, Basis)> {
+    pub fn bases_of_functions(&self) -> impl Iterator<Item = (FnId, Basis)> {
         self.bases.iter().copied()
     }
 
@@ -251,17 +249,17 @@ impl RuleSpec {
 
     /// Returns the libraries that break the rule on purpose, or without harm. A finding in one of their calls
     /// is a note.
-    pub fn usual(&self) -> impl Iterator<Item = Usual> {
+    pub fn exemptions(&self) -> impl Iterator<Item = Usual> {
         self.usual.iter().copied()
     }
 
     /// Returns the entry of the calling library, by its path, if the library may break the rule.
-    pub fn usual_for(&self, library: &[u8]) -> Option<Usual> {
-        self.usual().find(|usual| is_from(library, usual.library))
+    pub fn exemption_for(&self, library: &[u8]) -> Option<Usual> {
+        self.exemptions().find(|usual| is_library_named(library, usual.library))
     }
 
     /// Returns the reason why the rule is not checked; `None` if it is checked.
-    pub fn unchecked(&self) -> Option<&'static str> {
+    pub fn reason_unchecked(&self) -> Option<&'static str> {
         self.unchecked
     }
 
@@ -288,7 +286,7 @@ impl RuleSpec {
     }
 
     /// Returns true if the rule's findings state this fact about a handle.
-    pub fn tells(&self, what: Tells) -> bool {
+    pub fn states_fact(&self, what: Tells) -> bool {
         self.tells.contains(&what)
     }
 
@@ -318,7 +316,7 @@ impl Rule {
 
 /// Returns true if a name matches a library's path: the file name begins with it. A name that ends in a slash
 /// matches a directory of the path.
-pub fn is_from(library: &[u8], name: &str) -> bool {
+pub fn is_library_named(library: &[u8], name: &str) -> bool {
     let mut parts = library.split(|byte| *byte == b'/');
     match name.strip_suffix('/') {
         Some(directory) => {
@@ -411,11 +409,7 @@ mod tests {
             assert_eq!(Rule::of(rule.name()), Some(rule.id));
             assert_eq!(rule.id as usize, i);
             assert!(rule.name().len() <= 32, "{}", rule.name());
-            assert!(
-                rule.name().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'),
-                "{}",
-                rule.name()
-            );
+            assert!(rule.name().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", rule.name());
         }
     }
 
@@ -429,12 +423,8 @@ mod tests {
             assert!(!rule.is_checked() || rule.hint().ends_with('.'), "{}: no hint", rule.name());
             assert!(rule.hint().len() <= 512, "{}: a finding has no room for the hint", rule.name());
             let is_cause = !rule.results().is_empty();
-            assert!(
-                !is_cause || !rule.cause().is_empty() && !rule.page().ruled_out.is_empty(),
-                "{}",
-                rule.name()
-            );
-            assert_eq!(rule.unchecked().map(|why| why.len() > 20), (!rule.is_checked()).then_some(true));
+            assert!(!is_cause || !rule.cause().is_empty() && !rule.page().ruled_out.is_empty(), "{}", rule.name());
+            assert_eq!(rule.reason_unchecked().map(|why| why.len() > 20), (!rule.is_checked()).then_some(true));
         }
     }
 
@@ -456,7 +446,7 @@ mod tests {
     #[test]
     fn a_library_is_known_by_the_begin_of_its_name() {
         let rule = Rule::IpcInteriorPointer.spec();
-        assert!(rule.usual_for(b"/usr/lib/libuct_cuda.so.0").is_some());
-        assert!(rule.usual_for(b"/usr/lib/libnotuct_cuda.so").is_none() && rule.usual_for(b"").is_none());
+        assert!(rule.exemption_for(b"/usr/lib/libuct_cuda.so.0").is_some());
+        assert!(rule.exemption_for(b"/usr/lib/libnotuct_cuda.so").is_none() && rule.exemption_for(b"").is_none());
     }
 }

@@ -1,33 +1,33 @@
 //! The patterns that select rules: `ipc-flags,ipc-freed-*@libnccl*`.
 
 use crate::rule::{RULES, Rule};
-use cupeer_spec::names::{TextError, matches, nearest};
+use cupeer_spec::names::{TextError, find_nearest_name, matches_pattern};
 
 /// Set of rules, some of which are selected only for calls of certain libraries.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct RuleSet(Vec<Item>);
+pub struct RuleSet(Vec<RulePattern>);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Item {
+struct RulePattern {
     rule: String,
     library: Option<String>,
 }
 
 /// Checks that a name or a pattern matches a rule that is checked. The error suggests a similar name, or says
 /// why the rules that match are not checked.
-pub fn known_rule(rule: &str) -> Result<(), String> {
+pub fn check_rule_name(rule: &str) -> Result<(), String> {
     if rule.is_empty() {
         return Err("a rule or a pattern of rules is missing here".into());
     }
-    let mut meant = RULES.iter().filter(|known| matches(rule.as_bytes(), known.name().as_bytes()));
+    let mut meant = RULES.iter().filter(|known| matches_pattern(rule.as_bytes(), known.name().as_bytes()));
     let Some(first) = meant.next() else {
-        let hint = match nearest(rule, RULES.iter().map(|known| known.name())) {
+        let hint = match find_nearest_name(rule, RULES.iter().map(|known| known.name())) {
             Some(meant) => format!("did you mean '{meant}'?"),
             None => "'cupeer list rules' lists them all".into(),
         };
         return Err(format!("no rule is named '{rule}'; {hint}"));
     };
-    match first.unchecked() {
+    match first.reason_unchecked() {
         Some(why) if meant.all(|known| !known.is_checked()) => Err(format!("'{rule}' is not checked: {why}")),
         _ => Ok(()),
     }
@@ -35,9 +35,9 @@ pub fn known_rule(rule: &str) -> Result<(), String> {
 
 /// Returns true if a pattern matches a file. A pattern with a slash is matched against the path, others
 /// against the file name.
-pub fn is_file(pattern: &str, path: &[u8]) -> bool {
+pub fn matches_file(pattern: &str, path: &[u8]) -> bool {
     let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    matches(pattern.as_bytes(), if pattern.contains('/') { path } else { file })
+    matches_pattern(pattern.as_bytes(), if pattern.contains('/') { path } else { file })
 }
 
 impl RuleSet {
@@ -56,8 +56,8 @@ impl RuleSet {
                 let message = "the name of a library is missing here, such as libnccl*";
                 return error(column + item.len(), message.into());
             }
-            known_rule(rule).map_err(|message| TextError { column, message })?;
-            items.push(Item { rule: rule.into(), library: library.map(Into::into) });
+            check_rule_name(rule).map_err(|message| TextError { column, message })?;
+            items.push(RulePattern { rule: rule.into(), library: library.map(Into::into) });
             column += item.len() + 1;
         }
         Ok(RuleSet(items))
@@ -71,14 +71,14 @@ impl RuleSet {
     /// Returns true if the set selects the rule for calls of the library with this path.
     pub fn contains(&self, rule: Rule, library: &[u8]) -> bool {
         self.0.iter().any(|item| {
-            matches(item.rule.as_bytes(), rule.spec().name().as_bytes())
-                && item.library.as_ref().is_none_or(|wanted| is_file(wanted, library))
+            matches_pattern(item.rule.as_bytes(), rule.spec().name().as_bytes())
+                && item.library.as_ref().is_none_or(|wanted| matches_file(wanted, library))
         })
     }
 
     /// Returns true if the set selects the rule for calls of at least one library.
-    pub fn names(&self, rule: Rule) -> bool {
-        self.0.iter().any(|item| matches(item.rule.as_bytes(), rule.spec().name().as_bytes()))
+    pub fn contains_for_any_library(&self, rule: Rule) -> bool {
+        self.0.iter().any(|item| matches_pattern(item.rule.as_bytes(), rule.spec().name().as_bytes()))
     }
 }
 
@@ -92,8 +92,10 @@ mod tests {
         assert!(set.contains(Rule::IpcFlags, b"/x/a.so") && set.contains(Rule::IpcFlags, b""));
         assert!(set.contains(Rule::IpcFreedWhileOpen, b"/usr/lib/libnccl.so.2"));
         assert!(!set.contains(Rule::IpcFreedWhileOpen, b"/usr/lib/libtorch.so"));
-        assert!(set.names(Rule::IpcFreedWhileOpen) && !set.names(Rule::PeerFlags));
-        assert!(!RuleSet::default().names(Rule::IpcFlags));
+        assert!(
+            set.contains_for_any_library(Rule::IpcFreedWhileOpen) && !set.contains_for_any_library(Rule::PeerFlags)
+        );
+        assert!(!RuleSet::default().contains_for_any_library(Rule::IpcFlags));
         let path = RuleSet::parse("*@/usr/*/libnccl.so.2").unwrap();
         assert!(
             path.contains(Rule::PeerFlags, b"/usr/lib/libnccl.so.2")
@@ -105,7 +107,7 @@ mod tests {
         #[test]
         fn any_text_is_a_set_or_an_error_with_its_place(text in "[a-z*?@,-]{0,40}|\\PC{0,20}") {
             match RuleSet::parse(&text) {
-                Ok(set) => assert!(RULES.iter().any(|rule| set.names(rule.id)), "{text}: a set of nothing"),
+                Ok(set) => assert!(RULES.iter().any(|rule| set.contains_for_any_library(rule.id)), "{text}: a set of nothing"),
                 Err(error) => assert!((1..=text.len() + 1).contains(&error.column), "{text}: {error}"),
             }
         }

@@ -41,14 +41,14 @@ const MEANINGS: &[(&str, &str, &str)] = &[
 ];
 
 /// Returns the meaning of a driver message in a call of a function, if the message is known to mislead.
-pub fn meaning(function: &str, words: &str) -> Option<&'static str> {
+pub fn message_meaning(function: &str, words: &str) -> Option<&'static str> {
     let (_, meaning, functions) = MEANINGS.iter().find(|(said, ..)| words.contains(said))?;
     function.contains(functions).then_some(*meaning)
 }
 
 /// Returns the label of an object in a finding, such as `exported`, by the rule and the word of the object's role.
-pub fn label(rule: Option<Rule>, word: &str) -> &str {
-    let past = role::past(word);
+pub fn object_label(rule: Option<Rule>, word: &str) -> &str {
+    let past = role::past_participle(word);
     rule.and_then(|rule| rule.spec().label(past)).unwrap_or(past)
 }
 
@@ -59,23 +59,23 @@ mod tests {
     #[test]
     fn misleading_words_are_known() {
         let said = "a; Failed to allocate physical memory";
-        assert!(meaning("cuIpcOpenMemHandle_v2", said).is_some_and(|text| text.contains("exporter")));
+        assert!(message_meaning("cuIpcOpenMemHandle_v2", said).is_some_and(|text| text.contains("exporter")));
         let between = "Parameter peerDev must be between 0 and 1";
-        assert!(meaning("cuDeviceCanAccessPeer", between).is_some_and(|text| text.contains("one less")));
+        assert!(message_meaning("cuDeviceCanAccessPeer", between).is_some_and(|text| text.contains("one less")));
         // For this function, the driver's message is right.
-        assert_eq!(meaning("cuMemCreate", said), None);
-        assert_eq!(meaning("cuIpcOpenMemHandle_v2", "devPtr cannot be NULL"), None);
+        assert_eq!(message_meaning("cuMemCreate", said), None);
+        assert_eq!(message_meaning("cuIpcOpenMemHandle_v2", "devPtr cannot be NULL"), None);
     }
 
     #[test]
     fn labels_fit_the_rule() {
         let late = Some(Rule::IpcEventOpenedLate);
-        assert_eq!([late, None].map(|rule| label(rule, "freeing")), ["destroyed", "freed"]);
+        assert_eq!([late, None].map(|rule| object_label(rule, "freeing")), ["destroyed", "freed"]);
         let reused = Some(Rule::IpcAddressReused);
-        assert_eq!([reused, late].map(|rule| label(rule, "export")), ["exported earlier", "exported"]);
-        assert_eq!(label(reused, "freeing"), "freed");
+        assert_eq!([reused, late].map(|rule| object_label(rule, "export")), ["exported earlier", "exported"]);
+        assert_eq!(object_label(reused, "freeing"), "freed");
         assert_eq!(
-            [Some(Rule::IpcLeak), reused].map(|rule| label(rule, "closing")),
+            [Some(Rule::IpcLeak), reused].map(|rule| object_label(rule, "closing")),
             ["others closed", "closed"]
         );
     }

@@ -1,10 +1,6 @@
 //! The command line of `cupeer run`.
 
-#![allow(
-    missing_docs,
-    rustdoc::broken_intra_doc_links,
-    reason = "clap prints the documentation of a struct as help"
-)]
+#![allow(missing_docs, rustdoc::broken_intra_doc_links, reason = "clap prints the documentation of a struct as help")]
 
 use clap::{Args, ValueHint};
 use cupeer_console::args::of_hang;
@@ -79,9 +75,9 @@ fn on_hang(text: &str) -> Result<OnHang, String> {
     let (time, action) = text.split_once(':').map_or((text, None), |(time, action)| (time, Some(action)));
     let limit = of_hang(time)?;
     let exit = action.map(|action| {
-        let status = action.strip_prefix("exit=").ok_or_else(|| {
-            format!("'{action}' is not an action; the only action is exit=N, such as 60s:exit=3")
-        })?;
+        let status = action
+            .strip_prefix("exit=")
+            .ok_or_else(|| format!("'{action}' is not an action; the only action is exit=N, such as 60s:exit=3"))?;
         let number = status.parse().ok().filter(|number| *number > 0);
         number.ok_or_else(|| format!("'{status}' is not an exit status from 1 to 255, such as 60s:exit=3"))
     });

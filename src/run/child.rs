@@ -2,11 +2,11 @@
 
 use super::mask::InheritedSignals;
 use super::orphans;
-use super::page::Page;
+use super::page::StatusPage;
 use anyhow::{Context, Result};
 use cupeer_console::startup;
 use cupeer_console::variables::Environment;
-use cupeer_launch::program::cannot_run;
+use cupeer_launch::program::execution_failure;
 use cupeer_spec::proc::Stat;
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// End of a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum ProgramEnd {
     /// The program exited with this status.
     Exited(u8),
     /// This signal killed the program.
@@ -27,50 +27,49 @@ pub enum End {
 pub struct Child {
     pid: libc::pid_t,
     /// Start time of the process in clock ticks since boot; 0 if the system does not report it.
-    started: u64,
+    start_ticks: u64,
     /// Last name of the process in the kernel: the name of its last program, or a name that the process gave
     /// itself.
     last_name: RefCell<String>,
 }
 
-pub enum State {
+pub enum ChildState {
     Running,
     /// The process was stopped by this signal, as a shell stops a job.
     Stopped(i32),
-    Ended(End),
+    Ended(ProgramEnd),
 }
 
 /// Arguments and environment in exec's format. They are created before fork, because the child may not
 /// allocate memory.
 struct ExecArguments {
-    arguments: Strings,
-    environment: Strings,
+    arguments: ExecStrings,
+    environment: ExecStrings,
 }
 
 /// Strings with an array of pointers to them that ends in NULL.
-struct Strings {
+struct ExecStrings {
     _strings: Vec<CString>,
     pointers: Vec<*const c_char>,
 }
 
-impl Strings {
+impl ExecStrings {
     fn new(strings: impl Iterator<Item = Vec<u8>>) -> Result<Self> {
         let strings = strings
             .map(CString::new)
             .collect::<Result<Vec<_>, _>>()
             .context("the program's arguments contain a NUL byte")?;
         let pointers = strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect();
-        Ok(Strings { _strings: strings, pointers })
+        Ok(ExecStrings { _strings: strings, pointers })
     }
 }
 
 impl ExecArguments {
     fn new(program: &[OsString], environment: &Environment) -> Result<Self> {
-        let variable =
-            |(name, value): &(OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+        let variable = |(name, value): &(OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
         Ok(ExecArguments {
-            arguments: Strings::new(program.iter().map(|argument| argument.as_bytes().to_vec()))?,
-            environment: Strings::new(environment.iter().map(variable))?,
+            arguments: ExecStrings::new(program.iter().map(|argument| argument.as_bytes().to_vec()))?,
+            environment: ExecStrings::new(environment.iter().map(variable))?,
         })
     }
 
@@ -86,8 +85,8 @@ impl ExecArguments {
 /// Replaces this process by the program; returns only if that fails.
 pub fn exec(program: &[OsString], environment: &Environment) -> Result<Infallible> {
     let image = ExecArguments::new(program, environment)?;
-    startup::restore();
-    Err(cannot_run(&program[0], &image.exec()).into())
+    startup::restore_inherited_state();
+    Err(execution_failure(&program[0], &image.exec()).into())
 }
 
 impl Child {
@@ -95,13 +94,13 @@ impl Child {
         program: &[OsString],
         environment: &Environment,
         before: &InheritedSignals,
-        page: Option<&Page>,
+        page: Option<&StatusPage>,
     ) -> Result<Child> {
         let image = ExecArguments::new(program, environment)?;
         let (mut reader, writer) = io::pipe().context("failed to make a pipe")?;
         // SAFETY: asks for a number; cannot fail.
         let parent = unsafe { libc::getpid() };
-        orphans::adopt();
+        orphans::become_subreaper();
         // SAFETY: no other thread exists yet, and the child calls nothing that is not async-signal-safe.
         let pid = unsafe { libc::fork() };
         match pid {
@@ -115,22 +114,20 @@ impl Child {
         if reader.read_exact(&mut errno).is_ok() {
             // SAFETY: the process is our child and has ended or is about to.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-            return Err(
-                cannot_run(&program[0], &io::Error::from_raw_os_error(i32::from_ne_bytes(errno))).into()
-            );
+            return Err(execution_failure(&program[0], &io::Error::from_raw_os_error(i32::from_ne_bytes(errno))).into());
         }
-        // Nobody has waited for the process, so /proc still lists it.
+        // The process has not been reaped, so /proc still lists it.
         let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         let started = Stat::parse(&stat).map_or(0, |stat| stat.started);
-        Ok(Child { pid, started, last_name: RefCell::default() })
+        Ok(Child { pid, start_ticks: started, last_name: RefCell::default() })
     }
 
     pub fn pid(&self) -> libc::pid_t {
         self.pid
     }
 
-    pub fn started(&self) -> u64 {
-        self.started
+    pub fn start_ticks(&self) -> u64 {
+        self.start_ticks
     }
 
     pub fn last_name(&self) -> String {
@@ -138,25 +135,25 @@ impl Child {
     }
 
     /// Returns the state of the process. It must not be called after the end of the process was reported.
-    pub fn state(&self) -> State {
-        // The name can be read until somebody waits for the process.
+    pub fn poll_state(&self) -> ChildState {
+        // The name can be read until the process is reaped.
         let name = std::fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
         *self.last_name.borrow_mut() = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
         let mut status = 0;
         // SAFETY: `status` is an integer, and the process is our child that nobody has waited for.
         let got = unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG | libc::WUNTRACED) };
         if got != self.pid {
-            State::Running
+            ChildState::Running
         } else if libc::WIFSTOPPED(status) {
-            State::Stopped(libc::WSTOPSIG(status))
+            ChildState::Stopped(libc::WSTOPSIG(status))
         } else if libc::WIFSIGNALED(status) {
-            State::Ended(End::Killed(libc::WTERMSIG(status)))
+            ChildState::Ended(ProgramEnd::Killed(libc::WTERMSIG(status)))
         } else {
-            State::Ended(End::Exited(libc::WEXITSTATUS(status) as u8))
+            ChildState::Ended(ProgramEnd::Exited(libc::WEXITSTATUS(status) as u8))
         }
     }
 
-    pub fn signal(&self, signal: i32) {
+    pub fn send_signal(&self, signal: i32) {
         // SAFETY: the process is our child that nobody has waited for, so the number is still its own.
         unsafe { libc::kill(self.pid, signal) };
     }
@@ -167,27 +164,27 @@ fn become_program(
     image: &ExecArguments,
     parent: libc::pid_t,
     before: &InheritedSignals,
-    page: Option<&Page>,
+    page: Option<&StatusPage>,
     writer: i32,
 ) -> ! {
     if let Some(page) = page {
         // SAFETY: asks for a number; cannot fail.
-        page.launched(unsafe { libc::getpid() });
+        page.set_launched(unsafe { libc::getpid() });
     }
     // SAFETY: prctl takes a signal number here; getppid and _exit take nothing that could be wrong.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != parent {
             // The launcher ended before the line above took effect.
-            libc::_exit(i32::from(cupeer_console::status::OURS));
+            libc::_exit(i32::from(cupeer_console::status::CUPEER_FAILED));
         }
     }
-    before.restore();
-    startup::restore();
+    before.restore_signals();
+    startup::restore_inherited_state();
     let errno = image.exec().raw_os_error().unwrap_or(libc::EIO).to_ne_bytes();
     // SAFETY: the buffer has the length that is given, and _exit does not return.
     unsafe {
         libc::write(writer, errno.as_ptr().cast(), errno.len());
-        libc::_exit(i32::from(cupeer_console::status::OURS))
+        libc::_exit(i32::from(cupeer_console::status::CUPEER_FAILED))
     }
 }

@@ -1,27 +1,27 @@
 //! Ends of descendants, at the moment when the kernel makes a descriptor of them ready.
 
-use cupeer_record::clock::monotonic;
-use cupeer_spec::record::end::Span;
+use cupeer_record::clock::monotonic_now;
+use cupeer_spec::record::end::EndSpan;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Maximum number of followed processes; ends of other processes are only noticed when somebody looks.
-const MOST: usize = 256;
+/// Maximum number of followed processes; ends of other processes are noticed only at the next search in /proc.
+const MOST_FOLLOWED: usize = 256;
 
 /// Identity of a process: its pid and its start time.
-pub type Key = (libc::pid_t, u64);
+pub type ProcessKey = (libc::pid_t, u64);
 
 /// Processes whose ends are awaited by pidfds.
 #[derive(Default)]
-pub struct Ends {
-    followed: Vec<(OwnedFd, Key)>,
+pub struct EndWatcher {
+    followed: Vec<(OwnedFd, ProcessKey)>,
     /// Last time at which all followed processes were known to run.
-    ran: u64,
+    last_seen_running: u64,
 }
 
-impl Ends {
+impl EndWatcher {
     /// Follows a running process, if the kernel supports pidfds.
-    pub fn follow(&mut self, process: Key) {
-        if self.followed.len() == MOST {
+    pub fn follow_process(&mut self, process: ProcessKey) {
+        if self.followed.len() == MOST_FOLLOWED {
             return;
         }
         // SAFETY: takes a pid and flags, and gives a new descriptor or -1.
@@ -33,18 +33,18 @@ impl Ends {
     }
 
     /// Returns the pidfds of the followed processes, for poll.
-    pub fn wanted(&self) -> impl Iterator<Item = libc::pollfd> {
+    pub fn poll_descriptors(&self) -> impl Iterator<Item = libc::pollfd> {
         let wanted =
-            |(fd, _): &(OwnedFd, Key)| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            |(fd, _): &(OwnedFd, ProcessKey)| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         self.followed.iter().map(wanted)
     }
 
     /// Returns the processes that ended since the last call, each with the span of time in which it ended.
-    pub fn take(&mut self) -> Vec<(Key, Span)> {
+    pub fn take_ended(&mut self) -> Vec<(ProcessKey, EndSpan)> {
         let mut all = Vec::new();
-        // Processes are asked again after each end: only so the remaining ones are known to have run longer.
+        // After each end, the remaining processes are polled again, which shows that they ran longer.
         loop {
-            let ended = self.ended();
+            let ended = self.poll_ended();
             if ended.is_empty() {
                 return all;
             }
@@ -52,12 +52,12 @@ impl Ends {
         }
     }
 
-    fn ended(&mut self) -> Vec<(Key, Span)> {
-        let now = monotonic();
-        let mut fds: Vec<_> = self.wanted().collect();
+    fn poll_ended(&mut self) -> Vec<(ProcessKey, EndSpan)> {
+        let now = monotonic_now();
+        let mut fds: Vec<_> = self.poll_descriptors().collect();
         // SAFETY: the array has so many elements, whose descriptors are open.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 0) };
-        let span = Span { after: std::mem::replace(&mut self.ran, now), before: monotonic() };
+        let span = EndSpan { after: std::mem::replace(&mut self.last_seen_running, now), before: monotonic_now() };
         let mut ready = fds.iter().map(|fd| fd.revents != 0);
         let ended = self.followed.extract_if(.., |_| ready.next().unwrap_or(false));
         ended.map(|(_, process)| (process, span)).collect()
@@ -76,15 +76,15 @@ mod tests {
             (child.id() as libc::pid_t, child)
         };
         let (mut first, mut second) = (start(), start());
-        let mut ends = Ends::default();
-        [first.0, second.0].into_iter().for_each(|pid| ends.follow((pid, 7)));
-        assert_eq!((ends.take(), ends.wanted().count()), (Vec::new(), 2));
+        let mut ends = EndWatcher::default();
+        [first.0, second.0].into_iter().for_each(|pid| ends.follow_process((pid, 7)));
+        assert_eq!((ends.take_ended(), ends.poll_descriptors().count()), (Vec::new(), 2));
         let mut end = |child: &mut std::process::Child| {
             child.kill().unwrap();
-            let mut fds: Vec<_> = ends.wanted().collect();
+            let mut fds: Vec<_> = ends.poll_descriptors().collect();
             // SAFETY: the array has so many elements, whose descriptors are open.
             unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) };
-            ends.take()
+            ends.take_ended()
         };
         let (earlier, later) = (end(&mut first.1), end(&mut second.1));
         assert_eq!([earlier[0].0, later[0].0], [(first.0, 7), (second.0, 7)]);

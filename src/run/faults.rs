@@ -5,19 +5,19 @@
 
 use anyhow::{Context, Result};
 use cupeer_console::variables::Environment;
-use cupeer_facts::faults::{Fault, of_rules};
+use cupeer_facts::faults::{Fault, rows_of_faults};
 use cupeer_launch::job::{self, Job};
-use cupeer_record::{FaultFile, FaultRule, faults};
+use cupeer_record::{FaultCounts, FaultFile, faults};
 use cupeer_report::model::DENY;
 use cupeer_spec::env;
-use cupeer_spec::fault::Plan;
+use cupeer_spec::fault::FaultPlan;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// Name that the preload library gives to a plan without a name.
 const UNNAMED: &str = "inject";
 
-pub struct Faults {
+pub struct RunFaults {
     /// Directory of the files in which the processes count what the plans do.
     directory: PathBuf,
     /// Owner of the directory if it is temporary: dropping it deletes the directory.
@@ -25,66 +25,66 @@ pub struct Faults {
     /// True if an outer cupeer chose the directory; that cupeer reports the counts.
     is_inherited: bool,
     /// Rules to report, even if no process counted for them.
-    rules: Vec<FaultRule>,
+    rules: Vec<FaultCounts>,
     is_dry: bool,
 }
 
 /// Returns true if an environment requests fault plans or denied pairs.
-pub fn are_asked_for(environment: &Environment) -> bool {
+pub fn requests_faults(environment: &Environment) -> bool {
     [env::INJECT, env::DENY_PEER, env::PEER_LIMIT, env::ALLOW_FAULTS]
         .into_iter()
-        .any(|name| value(environment, name).is_some())
+        .any(|name| nonempty_value(environment, name).is_some())
 }
 
-fn value<'a>(environment: &'a Environment, name: &str) -> Option<&'a str> {
+fn nonempty_value<'a>(environment: &'a Environment, name: &str) -> Option<&'a str> {
     environment.get(name).and_then(|value| value.to_str()).filter(|value| !value.is_empty())
 }
 
-impl Faults {
+impl RunFaults {
     /// Returns the fault plans of an environment, and sets the variable of their directory; `None` if there are
     /// no plans.
-    pub fn new(environment: &mut Environment, job: Option<&Job>) -> Result<Option<Faults>> {
-        if !are_asked_for(environment) {
+    pub fn new(environment: &mut Environment, job: Option<&Job>) -> Result<Option<RunFaults>> {
+        if !requests_faults(environment) {
             return Ok(None);
         }
-        let rules = rules(environment);
-        let is_dry = value(environment, env::DRY_RUN) == Some("1");
-        let inherited = value(environment, env::FAULTS).map(PathBuf::from);
+        let rules = requested_rules(environment);
+        let is_dry = nonempty_value(environment, env::DRY_RUN) == Some("1");
+        let inherited = nonempty_value(environment, env::FAULTS).map(PathBuf::from);
         let is_inherited = inherited.is_some();
         if let Some(directory) = inherited.or_else(|| job.map(|job| job.directory.clone())) {
-            return Ok(Some(Faults { directory, _temporary: None, is_inherited, rules, is_dry }));
+            return Ok(Some(RunFaults { directory, _temporary: None, is_inherited, rules, is_dry }));
         }
-        let temporary = job::temporary("cupeer-faults-")
+        let temporary = job::create_temporary_directory("cupeer-faults-")
             .context("failed to make a directory in which processes count what fault plans do")?;
         environment.set(env::FAULTS, job::without_placeholders(temporary.path()));
         let directory = temporary.path().to_path_buf();
         tracing::debug!("fault plans are counted in {}", directory.display());
-        Ok(Some(Faults { directory, _temporary: Some(temporary), is_inherited, rules, is_dry }))
+        Ok(Some(RunFaults { directory, _temporary: Some(temporary), is_inherited, rules, is_dry }))
     }
 
-    pub fn seen(&self) -> Vec<Fault> {
-        let mut counted = faults::merged(&FaultFile::all_in(&self.directory));
+    pub fn collect_counts(&self) -> Vec<Fault> {
+        let mut counted = faults::merge_faults(&FaultFile::all_in(&self.directory));
         // The directory has no file with counts if no process reached the driver.
         if counted.is_empty() {
             counted = self.rules.clone();
         }
-        of_rules(counted, self.is_dry)
+        rows_of_faults(counted, self.is_dry)
     }
 
     /// Returns true if this run reports the counts; false if an outer cupeer does.
-    pub fn is_ours(&self) -> bool {
+    pub fn is_reported_here(&self) -> bool {
         !self.is_inherited
     }
 }
 
 /// Returns the rules that an environment requests, with counts of zero.
-fn rules(environment: &Environment) -> Vec<FaultRule> {
-    let uncounted = |name: String, text: String| FaultRule { name, text, matched: 0, fired: 0, processes: 0 };
+fn requested_rules(environment: &Environment) -> Vec<FaultCounts> {
+    let uncounted = |name: String, text: String| FaultCounts { name, text, matched: 0, fired: 0, processes: 0 };
     // The preload library itself reports a plan that it cannot parse.
-    let plan = value(environment, env::INJECT).and_then(|text| Plan::parse(UNNAMED, text).ok());
+    let plan = nonempty_value(environment, env::INJECT).and_then(|text| FaultPlan::parse(UNNAMED, text).ok());
     let rules = plan.into_iter().flat_map(|plan| plan.rules).map(|rule| uncounted(rule.name, rule.text));
-    let denied = value(environment, env::DENY_PEER).into_iter().flat_map(|pairs| pairs.split(','));
-    let limit = value(environment, env::PEER_LIMIT).map(|limit| format!("more than {limit} peers"));
+    let denied = nonempty_value(environment, env::DENY_PEER).into_iter().flat_map(|pairs| pairs.split(','));
+    let limit = nonempty_value(environment, env::PEER_LIMIT).map(|limit| format!("more than {limit} peers"));
     let denied = denied.map(str::to_owned).chain(limit).zip(1..);
     rules.chain(denied.map(|(what, number)| uncounted(format!("{DENY}/{number}"), what))).collect()
 }

@@ -5,65 +5,65 @@
 //! share counts what was found at calls, without saying what it was. It is asked where there is no report, and for what the
 //! record could not keep.
 
-use super::ran::Run;
+use super::ran::FinishedRun;
 use crate::args::RunArgs;
 use anyhow::{Result, bail};
 use cupeer_console::output;
-use cupeer_recordings::suppressions::chosen;
+use cupeer_recordings::suppressions::parse_error_on;
 use cupeer_report::model::{Finding, Report};
 use cupeer_report::names::counted;
-use cupeer_report::verdict::counts_hangs;
-use cupeer_rules::{Chosen, Rule, Severity};
+use cupeer_report::verdict::is_hang_error;
+use cupeer_rules::{ErrorChoice, Rule, Severity};
 use std::collections::BTreeMap;
 
 /// Exit status if `--error-on` is given without `--error-exitcode`.
-const STATUS: u8 = 1;
+const DEFAULT_STATUS: u8 = 1;
 
-pub struct Gate {
+pub struct ExitGate {
     status: u8,
     /// Option that selects the findings, for messages.
     option: &'static str,
     /// Findings that count as errors; `None` for all warnings and errors.
-    pub chosen: Option<Chosen>,
+    pub error_selection: Option<ErrorChoice>,
 }
 
-impl Gate {
-    /// Creates the gate that the options ask for, if any.
-    pub fn new(args: &RunArgs) -> Result<Option<Gate>> {
-        let chosen = args.error_on.as_deref().map(chosen).transpose()?;
+impl ExitGate {
+    /// Creates the gate; `None` if no option makes the exit status depend on findings.
+    pub fn new(args: &RunArgs) -> Result<Option<ExitGate>> {
+        let chosen = args.error_on.as_deref().map(parse_error_on).transpose()?;
         let option = if chosen.is_some() { "--error-on" } else { "--error-exitcode" };
-        let status = args.error_exitcode.or_else(|| chosen.as_ref().map(|_| STATUS));
-        Ok(status.map(|status| Gate { status, option, chosen }))
+        let status = args.error_exitcode.or_else(|| chosen.as_ref().map(|_| DEFAULT_STATUS));
+        Ok(status.map(|status| ExitGate { status, option, error_selection: chosen }))
     }
 
     /// Returns true if exactly the warnings and errors are selected, which the shared page counts.
-    fn chooses_what_the_page_counts(&self) -> bool {
-        self.chosen.as_ref().is_none_or(Chosen::has_all_warnings)
+    fn selects_warnings_and_errors(&self) -> bool {
+        self.error_selection.as_ref().is_none_or(ErrorChoice::has_warnings_as_errors)
     }
 
     /// Returns the exit status of the run and the reason, if a selected finding or hang occurred. If the findings are not
     /// known, prints why, and returns `None`.
-    pub fn status_and_reason(&self, report: Option<&Report>, run: &Run) -> Option<(u8, String)> {
-        let hung = run.hung.as_ref().filter(|_| counts_hangs(self.chosen.as_ref()));
+    pub fn status_and_reason(&self, report: Option<&Report>, run: &FinishedRun) -> Option<(u8, String)> {
+        let hung = run.hung.as_ref().filter(|_| is_hang_error(self.error_selection.as_ref()));
         let hung = hung.map(|_| format!("the job hung ({})", self.option));
         let why = hung.or_else(|| {
-            self.verdict(report, run).unwrap_or_else(|why| {
-                output::complain(&format!("{}: {why}", self.option));
+            self.find_reason(report, run).unwrap_or_else(|why| {
+                output::print_problem(&format!("{}: {why}", self.option));
                 None
             })
         });
         why.map(|why| (self.status, why))
     }
 
-    fn verdict(&self, report: Option<&Report>, run: &Run) -> Result<Option<String>> {
+    fn find_reason(&self, report: Option<&Report>, run: &FinishedRun) -> Result<Option<String>> {
         // A report without processes is no answer: processes that could not record left nothing in it.
         let report = report.filter(|report| !report.processes.is_empty());
         let Some(report) = report else {
             return match run.findings {
                 None => bail!("cannot count findings: no page could be shared with the program"),
                 Some(0) => Ok(None),
-                Some(count) if self.chooses_what_the_page_counts() => {
-                    Ok(Some(self.why(count.into(), String::new())))
+                Some(count) if self.selects_warnings_and_errors() => {
+                    Ok(Some(self.format_reason(count.into(), String::new())))
                 }
                 Some(count) => {
                     bail!("cannot tell what was found: {} and no recording", counted(count.into(), "finding"))
@@ -76,8 +76,8 @@ impl Gate {
         }
         let mut count = by_rule.values().sum();
         let mut which: Vec<String> = by_rule.iter().map(|(rule, count)| format!("{count} {rule}")).collect();
-        let gone = findings_not_kept(report, run);
-        if gone > 0 && self.chooses_what_the_page_counts() {
+        let gone = count_findings_not_kept(report, run);
+        if gone > 0 && self.selects_warnings_and_errors() {
             count += gone;
             which.push(format!("{gone} that the recording could not keep"));
         }
@@ -86,11 +86,11 @@ impl Gate {
                 bail!("cannot tell what {} were that the recording could not keep", counted(gone, "finding"))
             }
             0 => Ok(None),
-            _ => Ok(Some(self.why(count, format!(": {}", which.join(", "))))),
+            _ => Ok(Some(self.format_reason(count, format!(": {}", which.join(", "))))),
         }
     }
 
-    fn why(&self, count: u64, which: String) -> String {
+    fn format_reason(&self, count: u64, which: String) -> String {
         let findings = counted(count, "finding");
         match (self.option, count) {
             ("--error-on", 1) => format!("{findings} is chosen by --error-on{which}"),
@@ -102,7 +102,7 @@ impl Gate {
 }
 
 /// Returns the number of warnings and errors that were found at calls and that the recording could not keep.
-fn findings_not_kept(report: &Report, run: &Run) -> u64 {
+fn count_findings_not_kept(report: &Report, run: &FinishedRun) -> u64 {
     let is_whole = report.record.lost == 0 && !report.record.dropped && run.record_lost == 0;
     if is_whole {
         return 0;
@@ -118,7 +118,7 @@ fn findings_not_kept(report: &Report, run: &Run) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::child::End;
+    use super::super::child::ProgramEnd;
     use super::super::told::{self, SummaryOptions};
     use super::*;
     use clap::Parser;
@@ -133,15 +133,15 @@ mod tests {
         args: RunArgs,
     }
 
-    fn gate(options: &[&str]) -> Gate {
+    fn gate(options: &[&str]) -> ExitGate {
         let words = Words::try_parse_from([&["run"], options, &["program"]].concat()).unwrap();
-        Gate::new(&words.args).unwrap().expect("one of its options")
+        ExitGate::new(&words.args).unwrap().expect("one of its options")
     }
 
     /// A run of which the page has counted findings.
-    fn run(findings: Option<u32>) -> Run {
-        Run {
-            end: End::Exited(0),
+    fn run(findings: Option<u32>) -> FinishedRun {
+        FinishedRun {
+            end: ProgramEnd::Exited(0),
             process: (1, 1),
             ended: 0,
             orphans: Vec::new(),
@@ -155,15 +155,15 @@ mod tests {
             notes: Vec::new(),
             unreached: Vec::new(),
             unused: None,
-            unseen: 0,
-            escaped: 0,
+            unseen_processes: 0,
+            bypassing_libraries: 0,
         }
     }
 
     /// The report of a process that broke `ipc-flags` once, and whose record lacks some events.
     fn report(lost: u64, options: &[&str]) -> Report {
         let folder = tempfile::tempdir().unwrap();
-        writer::job(folder.path()).unwrap();
+        writer::write_job_file(folder.path()).unwrap();
         let mut writer = Writer::create(folder.path(), About::default()).unwrap();
         let stream = writer.stream(1000).unwrap();
         let mut call = writer::call(FnId::cuIpcOpenMemHandle_v2, 10, 20);
@@ -178,15 +178,15 @@ mod tests {
             objects: Vec::new(),
         }];
         writer.call(stream, &call).unwrap();
-        writer.header(|header| header.lost = lost).unwrap();
+        writer.change_header(|header| header.lost = lost).unwrap();
         writer.finish().unwrap();
         let how =
-            SummaryOptions { decides: true, error_on: gate(options).chosen, ..SummaryOptions::default() };
-        told::whole(folder.path(), "DIR", &how).report.unwrap()
+            SummaryOptions { decides: true, error_on: gate(options).error_selection, ..SummaryOptions::default() };
+        told::summarize_whole(folder.path(), "DIR", &how).report.unwrap()
     }
 
     fn verdict(options: &[&str], report: Option<&Report>, findings: Option<u32>) -> String {
-        match gate(options).verdict(report, &run(findings)) {
+        match gate(options).find_reason(report, &run(findings)) {
             Ok(None) => "none".into(),
             Ok(Some(why)) => why,
             Err(error) => format!("unknown: {error}"),

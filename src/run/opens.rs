@@ -2,7 +2,7 @@
 //!
 //! The kernel names the file, not the process: whoever is told looks at all processes.
 
-use super::ends::Ends;
+use super::ends::EndWatcher;
 use std::ffi::CString;
 use std::io::{PipeReader, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -15,7 +15,7 @@ const CONTROL: &str = "/dev/nvidiactl";
 
 /// Reason why a wait ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Woken {
+pub enum WakeReason {
     /// The other end of the pipe was closed.
     Stopped,
     /// A process has opened the driver since the last wait.
@@ -27,15 +27,15 @@ pub enum Woken {
 }
 
 /// Watch (inotify) for opens of a driver's file; `None` if the file cannot be watched.
-pub struct DriverOpens(Option<OwnedFd>);
+pub struct DriverOpenWatch(Option<OwnedFd>);
 
-impl DriverOpens {
+impl DriverOpenWatch {
     /// Watches a driver's file or, without a chosen driver, NVIDIA's control device.
-    pub fn of(driver: Option<&Path>) -> DriverOpens {
+    pub fn watch(driver: Option<&Path>) -> DriverOpenWatch {
         // SAFETY: takes flags, and gives a new descriptor or -1.
         let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
         if fd == -1 {
-            return DriverOpens::none();
+            return DriverOpenWatch::disabled();
         }
         // SAFETY: just made, and nobody else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -44,37 +44,37 @@ impl DriverOpens {
             // SAFETY: the descriptor is an inotify instance, and the path ends in NUL.
             unsafe { libc::inotify_add_watch(fd.as_raw_fd(), path.as_ptr(), libc::IN_OPEN) != -1 }
         });
-        DriverOpens(is_watched.then_some(fd))
+        DriverOpenWatch(is_watched.then_some(fd))
     }
 
     /// Returns a value that watches nothing.
-    pub fn none() -> DriverOpens {
-        DriverOpens(None)
+    pub fn disabled() -> DriverOpenWatch {
+        DriverOpenWatch(None)
     }
 
     /// Waits until the pipe's other end is closed, the driver is opened, a followed process ends, or the time `most` is
     /// over.
-    pub fn wait(&self, stopped: &PipeReader, ends: &Ends, most: Duration) -> Woken {
+    pub fn wait_for_event(&self, stopped: &PipeReader, ends: &EndWatcher, most: Duration) -> WakeReason {
         // Poll ignores a descriptor of -1.
         let own = self.0.as_ref().map_or(-1, |fd| fd.as_raw_fd());
         let wanted = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = vec![wanted(stopped.as_raw_fd()), wanted(own)];
-        fds.extend(ends.wanted());
+        fds.extend(ends.poll_descriptors());
         let most = most.as_micros().div_ceil(1000).try_into().unwrap_or(libc::c_int::MAX);
         // SAFETY: the array has so many elements, whose descriptors are open or -1.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, most) };
         match fds.iter().position(|fd| fd.revents != 0) {
-            Some(0) => Woken::Stopped,
+            Some(0) => WakeReason::Stopped,
             Some(1) => {
-                self.drain();
-                Woken::Opened
+                self.drain_events();
+                WakeReason::Opened
             }
-            Some(_) => Woken::Ended,
-            None => Woken::Timeout,
+            Some(_) => WakeReason::Ended,
+            None => WakeReason::Timeout,
         }
     }
 
-    fn drain(&self) {
+    fn drain_events(&self) {
         let Some(file) = self.0.as_ref().and_then(|fd| fd.try_clone().ok()).map(std::fs::File::from) else {
             return;
         };
@@ -93,17 +93,17 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
         let (short, long) = (Duration::from_millis(1), Duration::from_secs(600));
-        let opens = DriverOpens::of(Some(file.path()));
-        assert_eq!(opens.wait(&reader, &Ends::default(), short), Woken::Timeout);
+        let opens = DriverOpenWatch::watch(Some(file.path()));
+        assert_eq!(opens.wait_for_event(&reader, &EndWatcher::default(), short), WakeReason::Timeout);
         (0..1000).for_each(|_| drop(File::open(file.path()).unwrap()));
-        assert_eq!(opens.wait(&reader, &Ends::default(), long), Woken::Opened);
-        assert_eq!(opens.wait(&reader, &Ends::default(), short), Woken::Timeout);
-        let missing = DriverOpens::of(Some(Path::new("/nowhere/libcuda.so.1")));
-        assert_eq!(missing.wait(&reader, &Ends::default(), short), Woken::Timeout);
+        assert_eq!(opens.wait_for_event(&reader, &EndWatcher::default(), long), WakeReason::Opened);
+        assert_eq!(opens.wait_for_event(&reader, &EndWatcher::default(), short), WakeReason::Timeout);
+        let missing = DriverOpenWatch::watch(Some(Path::new("/nowhere/libcuda.so.1")));
+        assert_eq!(missing.wait_for_event(&reader, &EndWatcher::default(), short), WakeReason::Timeout);
         drop(writer);
         assert_eq!(
-            [opens, missing].map(|opens| opens.wait(&reader, &Ends::default(), long)),
-            [Woken::Stopped, Woken::Stopped]
+            [opens, missing].map(|opens| opens.wait_for_event(&reader, &EndWatcher::default(), long)),
+            [WakeReason::Stopped, WakeReason::Stopped]
         );
     }
 }

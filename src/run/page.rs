@@ -9,14 +9,14 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicU8, AtomicU32};
 
-/// The launcher's mapping of the page, which its threads share.
-pub struct Page {
+/// The launcher's mapping of the page in which the program's processes count and report events.
+pub struct StatusPage {
     fd: OwnedFd,
     status: NonNull<Status>,
 }
 
-impl Page {
-    pub fn new() -> io::Result<Page> {
+impl StatusPage {
+    pub fn new() -> io::Result<StatusPage> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // The system call is made by its number, because glibc has a function for it only since 2.27.
         // SAFETY: the name is a NUL-terminated text.
@@ -44,7 +44,7 @@ impl Page {
             return Err(io::Error::last_os_error());
         }
         let status = NonNull::new(memory.cast()).ok_or_else(io::Error::last_os_error)?;
-        let page = Page { fd, status };
+        let page = StatusPage { fd, status };
         page.status().magic.store(MAGIC, Release);
         Ok(page)
     }
@@ -63,13 +63,13 @@ impl Page {
 
     /// Returns the number of processes that began with the preload library but without LD_PRELOAD, and the name of the
     /// last of these processes; `None` if there are none.
-    pub fn dropped(&self) -> Option<(u32, String)> {
+    pub fn removed_preloads(&self) -> Option<(u32, String)> {
         let count = self.status().dropped.load(Acquire);
-        (count > 0).then(|| (count, name(&self.status().dropper)))
+        (count > 0).then(|| (count, read_name(&self.status().dropper)))
     }
 
     /// Writes the pid of the started process to the page. Async-signal-safe, because that process calls this itself.
-    pub fn launched(&self, pid: libc::pid_t) {
+    pub fn set_launched(&self, pid: libc::pid_t) {
         self.status().launched.store(pid as u32, Release);
     }
 
@@ -77,28 +77,28 @@ impl Page {
     pub fn library_presence(&self) -> LibraryPresence {
         let status = self.status();
         match (status.loaded.load(Acquire), status.ended.load(Acquire)) {
-            (0, _) => LibraryPresence::Never,
-            (_, EXECUTES) => LibraryPresence::Became(name(&status.image)),
-            (_, 0) => LibraryPresence::LastIn(name(&status.image)),
-            _ => LibraryPresence::ToTheEnd,
+            (0, _) => LibraryPresence::NeverLoaded,
+            (_, EXECUTES) => LibraryPresence::MaybeLostAfter(read_name(&status.image)),
+            (_, 0) => LibraryPresence::LostAfter(read_name(&status.image)),
+            _ => LibraryPresence::KeptToTheEnd,
         }
     }
 }
 
 // SAFETY: other threads and processes use the page through its atomics alone, and nothing of `Page` changes.
-unsafe impl Send for Page {}
+unsafe impl Send for StatusPage {}
 // SAFETY: other threads and processes use the page through its atomics alone, and nothing of `Page` changes.
-unsafe impl Sync for Page {}
+unsafe impl Sync for StatusPage {}
 
 /// Waits until a word of the page differs from `value`. May return before that.
-pub fn wait(word: &AtomicU32, value: u32) {
+pub fn wait_for_change(word: &AtomicU32, value: u32) {
     let forever = std::ptr::null::<libc::timespec>();
     // SAFETY: the address of a word of the page, whose mapping the caller holds; a null pointer stands for no limit.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, forever) };
 }
 
 /// Wakes all threads that wait for a word of the page.
-pub fn wake(word: &AtomicU32) {
+pub fn wake_waiters(word: &AtomicU32) {
     // SAFETY: the address of a word of the page, whose mapping the caller holds. Nothing is read or written.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX) };
 }
@@ -106,22 +106,22 @@ pub fn wake(word: &AtomicU32) {
 /// Presence of the preload library in the started process.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LibraryPresence {
-    Never,
-    /// Our library was lost: the name of the last program of this process that had the library, which did not end there in
-    /// an orderly way, or executed another program.
-    LastIn(String),
-    /// Our library may be lost: the name of the last program of this process that had the library, which was about to
-    /// execute another program.
-    Became(String),
-    ToTheEnd,
+    NeverLoaded,
+    /// Name of the last program of this process that had the preload library. The library saw neither an orderly end of
+    /// that program nor that it executes another one.
+    LostAfter(String),
+    /// Name of the last program of this process that had the preload library, which was about to execute another program:
+    /// the library may be lost there.
+    MaybeLostAfter(String),
+    KeptToTheEnd,
 }
 
-fn name(bytes: &[AtomicU8; NAME]) -> String {
+fn read_name(bytes: &[AtomicU8; NAME]) -> String {
     let bytes: Vec<u8> = bytes.iter().map(|byte| byte.load(Acquire)).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-impl Drop for Page {
+impl Drop for StatusPage {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, has this size, and no reference to it outlives `self`.
         unsafe { libc::munmap(self.status.as_ptr().cast(), size_of::<Status>()) };
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn another_opener_counts_on_the_same_page() {
-        let page = Page::new().unwrap();
+        let page = StatusPage::new().unwrap();
         let file = std::fs::OpenOptions::new().read(true).write(true).open(page.path()).unwrap();
         let mut magic = [0; 4];
         file.read_exact_at(&mut magic, 0).unwrap();

@@ -12,20 +12,21 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// Divisor of the window: a thread that uses more than a tenth of it computes.
-const THREAD: u32 = 10;
+const THREAD_DIVISOR: u32 = 10;
 /// Divisor of the window: ended children that used more than half of it compute.
-const CHILDREN: u32 = 2;
-/// Minimum processor time that counts as computing, however short the window is: the kernel's times are no finer.
-const LEAST: Duration = Duration::from_millis(30);
+const CHILDREN_DIVISOR: u32 = 2;
+/// Processor time up to which a process never counts as computing, however short the window is: the kernel's
+/// times are no finer.
+const LEAST_TIME: Duration = Duration::from_millis(30);
 /// Number of bytes per second that a process must read from or write to storage to count as active.
-const STORED: u64 = 64 << 10;
+const STORAGE_RATE: u64 = 64 << 10;
 /// Number of times in a window that the threads of a process are read.
-const READINGS: u32 = 8;
-/// Maximum processor time that a polling thread uses between two waits.
-const POLL: Duration = Duration::from_micros(500);
+const READINGS_PER_WINDOW: u32 = 8;
+/// Average processor time between two waits below which a thread counts as polling.
+const LONGEST_POLL: Duration = Duration::from_micros(500);
 
 /// Use of processors and storage by a process up to the start of a window.
-struct Usage {
+struct UsageAtStart {
     started: u64,
     began: Instant,
     own: Duration,
@@ -45,53 +46,55 @@ struct SchedulerStats {
 
 /// Answer to whether a thread of the job would run if it got a processor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ready {
+pub enum Readiness {
     None,
     /// A thread is ready to run, but may be one that polls.
     Maybe,
     Surely,
 }
 
-/// Waits of a main thread: their number at the last look, how many looks found another number than before, and true if the thread
-/// existed at the first look.
-struct Sleeps {
+/// Waits of a process's main thread: their number at the last check, the number of checks that found a new number,
+/// and true if the thread existed at the first check.
+struct MainThreadWaits {
     waits: u64,
     changes: u32,
     is_first: bool,
 }
 
-pub struct Processors {
+pub struct ProcessorUsage {
     /// Length of a window; processes that use little in a whole window do not compute.
     limit: Duration,
-    processes: HashMap<u32, Usage>,
-    sleeps: HashMap<u32, Sleeps>,
+    processes: HashMap<u32, UsageAtStart>,
+    sleeps: HashMap<u32, MainThreadWaits>,
     /// Threads that are or may become ready to run: the processor time that each had used, and the number of times that it had
     /// waited.
     ready: HashMap<(u32, i32), (Duration, u64)>,
 }
 
-impl Processors {
-    pub fn new(limit: Duration) -> Processors {
+impl ProcessorUsage {
+    pub fn new(limit: Duration) -> ProcessorUsage {
         let (processes, sleeps, ready) = Default::default();
-        Processors { limit, processes, sleeps, ready }
+        ProcessorUsage { limit, processes, sleeps, ready }
     }
 
     /// Returns the processes that computed, read, or wrote since the start of their window.
-    pub fn look(&mut self, pids: &[u32]) -> Vec<u32> {
+    pub fn find_active(&mut self, pids: &[u32]) -> Vec<u32> {
         self.processes.retain(|pid, _| pids.contains(pid));
-        pids.iter().copied().filter(|pid| self.computes(*pid).unwrap_or(false)).collect()
+        pids.iter().copied().filter(|pid| self.update_usage(*pid).unwrap_or(false)).collect()
     }
 
-    fn computes(&mut self, pid: u32) -> Option<bool> {
+    fn update_usage(&mut self, pid: u32) -> Option<bool> {
         let process = Process::new(pid as i32).ok()?;
         let stat = process.stat().ok()?;
-        let (own, children) =
-            (from_ticks(stat.utime + stat.stime), from_ticks((stat.cutime + stat.cstime).max(0) as u64));
+        let (own, children) = (
+            duration_from_ticks(stat.utime + stat.stime),
+            duration_from_ticks((stat.cutime + stat.cstime).max(0) as u64),
+        );
         // If the input and output of a process may not be read, they count as none.
         let stored = process.io().map_or(0, |io| io.read_bytes.wrapping_add(io.write_bytes));
         let is_new = self.processes.get(&pid).is_none_or(|used| used.started != stat.starttime);
         // For a new process, everything since its start counts.
-        let begun = || Usage {
+        let begun = || UsageAtStart {
             started: stat.starttime,
             began: Instant::now(),
             own: Duration::ZERO,
@@ -103,44 +106,49 @@ impl Processors {
             self.processes.insert(pid, begun());
         }
         let used = self.processes.get_mut(&pid)?;
-        let most = |part: u32| (self.limit / part).max(LEAST);
-        let mut computes = children.saturating_sub(used.children) > most(CHILDREN);
-        computes |= stored.saturating_sub(used.stored) > STORED * self.limit.as_secs().max(1);
+        let most = |part: u32| (self.limit / part).max(LEAST_TIME);
+        let mut computes = children.saturating_sub(used.children) > most(CHILDREN_DIVISOR);
+        computes |= stored.saturating_sub(used.stored) > STORAGE_RATE * self.limit.as_secs().max(1);
         let age = used.began.elapsed();
         let is_over = age >= self.limit;
-        let has_used = own.saturating_sub(used.own) > LEAST && age >= self.limit / READINGS;
+        let has_used = own.saturating_sub(used.own) > LEAST_TIME && age >= self.limit / READINGS_PER_WINDOW;
         if !(computes || is_over || has_used) {
             return Some(false);
         }
         let threads: HashMap<i32, SchedulerStats> =
-            process.tasks().ok()?.flatten().map(|task| (task.tid, scheduler_stats(&task))).collect();
+            process.tasks().ok()?.flatten().map(|task| (task.tid, read_scheduler_stats(&task))).collect();
         let before = |tid| used.threads.get(tid).copied().unwrap_or_default();
-        computes |= has_used && threads.iter().any(|(tid, now)| now.computes(before(tid), most(THREAD)));
+        computes |=
+            has_used && threads.iter().any(|(tid, now)| now.has_computed_since(before(tid), most(THREAD_DIVISOR)));
         if computes || is_over {
-            *used = Usage { own, threads, ..begun() };
+            *used = UsageAtStart { own, threads, ..begun() };
         }
         Some(computes)
     }
 
     /// Returns whether some thread waits only for a processor, which may take long on a busy machine. A polling thread can be
     /// found ready, too, but it waits again and again for other things.
-    pub fn ready(&mut self, pids: &[u32]) -> Ready {
+    pub fn find_readiness(&mut self, pids: &[u32]) -> Readiness {
         let mut ready = HashMap::new();
-        let mut found = Ready::None;
-        // The first look also notes threads that wait, so that they are known when they become ready.
+        let mut found = Readiness::None;
+        // The first check also stores the threads that wait, so that they are known when they become ready.
         let is_first = self.ready.is_empty();
         for pid in pids {
             let tasks = Process::new(*pid as i32).and_then(|process| process.tasks());
             for task in tasks.into_iter().flatten().flatten() {
                 let is_ready = task.stat().is_ok_and(|stat| stat.state == 'R');
-                let Some(now) = waits(&task).filter(|_| is_ready || is_first) else { continue };
-                let (ran, key) = (scheduler_stats(&task).used, (*pid, task.tid));
+                let Some(now) = wait_count(&task).filter(|_| is_ready || is_first) else { continue };
+                let (ran, key) = (read_scheduler_stats(&task).used, (*pid, task.tid));
                 let of = |(had_run, before): &(Duration, u64)| {
                     let waited = u32::try_from(now.saturating_sub(*before)).unwrap_or(u32::MAX);
-                    if ran.saturating_sub(*had_run) >= POLL * waited { Ready::Surely } else { Ready::None }
+                    if ran.saturating_sub(*had_run) >= LONGEST_POLL * waited {
+                        Readiness::Surely
+                    } else {
+                        Readiness::None
+                    }
                 };
                 if is_ready {
-                    found = found.max(self.ready.get(&key).map_or(Ready::Maybe, of));
+                    found = found.max(self.ready.get(&key).map_or(Readiness::Maybe, of));
                 }
                 ready.insert(key, (ran, now));
             }
@@ -150,12 +158,12 @@ impl Processors {
     }
 
     /// Updates the number of waits of each process's main thread.
-    pub fn follow_sleeps(&mut self, pids: &[u32]) {
+    pub fn count_sleeps(&mut self, pids: &[u32]) {
         let is_first = self.sleeps.is_empty();
         self.sleeps.retain(|pid, _| pids.contains(pid));
         for pid in pids {
-            let Some(waits) = main_thread(*pid).and_then(|task| waits(&task)) else { continue };
-            let sleeps = self.sleeps.entry(*pid).or_insert(Sleeps { waits, changes: 0, is_first });
+            let Some(waits) = main_thread(*pid).and_then(|task| wait_count(&task)) else { continue };
+            let sleeps = self.sleeps.entry(*pid).or_insert(MainThreadWaits { waits, changes: 0, is_first });
             sleeps.changes += u32::from(sleeps.waits != waits);
             sleeps.waits = waits;
         }
@@ -169,7 +177,7 @@ impl Processors {
 
     /// Returns true if the main thread of a process is in its first sleep since the last progress, and if that sleep is no longer
     /// than `most`.
-    pub fn sleeps_once(&self, pid: u32, most: Duration) -> bool {
+    pub fn is_in_first_sleep(&self, pid: u32, most: Duration) -> bool {
         let is_one = self.sleeps.get(&pid).is_some_and(|sleeps| sleeps.is_first && sleeps.changes <= 1);
         let call = main_thread(pid).filter(|_| is_one).and_then(|task| task.syscall().ok());
         call.and_then(|call| sleep_time(pid, &call)).is_some_and(|time| time <= most)
@@ -210,22 +218,22 @@ fn main_thread(pid: u32) -> Option<Task> {
 }
 
 /// Returns the number of times that a thread has waited (voluntary context switches).
-fn waits(task: &Task) -> Option<u64> {
+fn wait_count(task: &Task) -> Option<u64> {
     task.status().ok()?.voluntary_ctxt_switches
 }
 
 impl SchedulerStats {
     /// Returns true if a thread has since `before` used or wanted processors for more than `most`.
-    fn computes(&self, before: SchedulerStats, most: Duration) -> bool {
+    fn has_computed_since(&self, before: SchedulerStats, most: Duration) -> bool {
         let used = self.used.saturating_sub(before.used);
         let wanted = used + self.delayed.saturating_sub(before.delayed);
-        let polls = used < POLL * self.times.wrapping_sub(before.times);
+        let polls = used < LONGEST_POLL * self.times.wrapping_sub(before.times);
         used > most || wanted > most && !polls
     }
 }
 
 /// Reads the scheduler statistics of a thread: times in nanoseconds or, if the scheduler does not count them, in ticks.
-fn scheduler_stats(task: &Task) -> SchedulerStats {
+fn read_scheduler_stats(task: &Task) -> SchedulerStats {
     let text = std::fs::read_to_string(format!("/proc/{}/task/{}/schedstat", task.pid, task.tid));
     let text = text.unwrap_or_default();
     let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse::<u64>().ok());
@@ -233,12 +241,12 @@ fn scheduler_stats(task: &Task) -> SchedulerStats {
     let (used, delayed) = (nanoseconds(), nanoseconds());
     let times = numbers.next().map_or(0, |times| times as u32);
     if used.is_zero() {
-        let used = task.stat().map_or(Duration::ZERO, |stat: Stat| from_ticks(stat.utime + stat.stime));
+        let used = task.stat().map_or(Duration::ZERO, |stat: Stat| duration_from_ticks(stat.utime + stat.stime));
         return SchedulerStats { used, ..SchedulerStats::default() };
     }
     SchedulerStats { used, delayed, times }
 }
 
-fn from_ticks(ticks: u64) -> Duration {
+fn duration_from_ticks(ticks: u64) -> Duration {
     Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / procfs::ticks_per_second().max(1)))
 }

@@ -1,7 +1,7 @@
 //! Results of a run: its end, and the observations about its processes.
 
-use crate::child::End;
-use crate::hang::Hung;
+use crate::child::ProgramEnd;
+use crate::hang::FinalHang;
 use crate::orphans::Orphan;
 use cupeer_launch::job::Ends;
 use cupeer_report::names::counted;
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A program that has run, and the observations about its processes.
-pub struct Run {
+pub struct FinishedRun {
     /// End of the started program.
-    pub end: End,
+    pub end: ProgramEnd,
     /// Pid and start time of the started process.
     pub process: (libc::pid_t, u64),
     /// Time on CLOCK_MONOTONIC, in nanoseconds, at which the program had ended.
@@ -20,11 +20,11 @@ pub struct Run {
     /// Descendants that ended as orphans of this run, with their ends.
     pub orphans: Vec<Orphan>,
     /// Spans of time in which descendants ended: from the last time at which each was seen running.
-    pub ends: BTreeMap<(libc::pid_t, u64), end::Span>,
+    pub ends: BTreeMap<(libc::pid_t, u64), end::EndSpan>,
     /// Number of processes that reached the driver under cupeer.
     pub reached: u32,
     /// The hang in which the run ended, if any.
-    pub hung: Option<Hung>,
+    pub hung: Option<FinalHang>,
     /// Number of warnings and errors at calls; `None` if they could not be counted.
     pub findings: Option<u32>,
     /// Number of processes that could not record everything.
@@ -41,39 +41,40 @@ pub struct Run {
     /// Sentence for a run in which no process loaded a driver although nothing prevented it.
     pub unused: Option<String>,
     /// Number of processes that loaded a driver without a call that cupeer saw.
-    pub unseen: u32,
+    pub unseen_processes: u32,
     /// Number of libraries whose calls bypassed cupeer, counted once per process.
-    pub escaped: u32,
+    pub bypassing_libraries: u32,
 }
 
-impl Run {
+impl FinishedRun {
     /// Returns the known ends of the started program and of its descendants. `end` is the program's end.
-    pub fn all_ends(&self, end: end::End) -> Ends {
+    pub fn all_ends(&self, end: end::RecordedEnd) -> Ends {
         let mut all: Ends = self.ends.iter().map(|(process, span)| (*process, (None, *span))).collect();
         let reaped = self.orphans.iter().copied().chain([(self.process, end, self.ended)]);
         for (process, end, before) in reaped {
             let (known, span) = all.entry(process).or_default();
             *known = Some(end);
-            *span = span.and(end::Span { after: 0, before });
+            *span = span.combine(end::EndSpan { after: 0, before });
         }
         all
     }
 
     /// Returns true if a driver was loaded, and no call was seen in any process.
-    pub fn is_unseen(&self) -> bool {
-        self.unseen > 0 && self.unseen >= self.reached
+    pub fn has_no_seen_call(&self) -> bool {
+        self.unseen_processes > 0 && self.unseen_processes >= self.reached
     }
 
     /// Returns sentences about calls that bypassed cupeer, for a run whose recording does not report them.
-    pub fn blind(&self) -> Vec<String> {
+    pub fn bypass_sentences(&self) -> Vec<String> {
         let hint = "'cupeer doctor -- PROGRAM' looks for the reason";
         // Programs have helpers that call other functions, so other processes are no reason for a note.
-        let unseen = self.is_unseen().then(|| {
-            let processes = counted(self.unseen.into(), "process");
+        let unseen = self.has_no_seen_call().then(|| {
+            let processes = counted(self.unseen_processes.into(), "process");
             format!("libcuda was loaded in {processes}, but cupeer saw no call that it records; {hint}")
         });
-        let escaped = (self.escaped > 0 && unseen.is_none())
-            .then(|| format!("calls of {} escaped cupeer; {hint}", counted(self.escaped.into(), "library")));
+        let escaped = (self.bypassing_libraries > 0 && unseen.is_none()).then(|| {
+            format!("calls of {} escaped cupeer; {hint}", counted(self.bypassing_libraries.into(), "library"))
+        });
         unseen.into_iter().chain(escaped).collect()
     }
 }

@@ -3,9 +3,9 @@
 //! The process of the call only counts the failure in the page, so it never waits. Its memory may be free again when NVML
 //! is asked; that of other jobs is still there.
 
-use super::page::{self, Page};
-use cupeer_nvidia::nvml::memory::Nvml;
-use cupeer_record::Samples as File;
+use super::page::{self, StatusPage};
+use cupeer_nvidia::nvml::memory::LoadedNvml;
+use cupeer_record::MemorySamples as File;
 use cupeer_record::sample::{FIRST_LINE, LONGEST};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -17,15 +17,15 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Minimum pause between two samples, and the divisor of the time since the first sample that also limits the pause:
-/// programs may fail for hours.
+/// Minimum pause between two samples; and a divisor: the pause is at least this part of the time since the first
+/// sample, because programs may fail for hours.
 const PAUSE: (Duration, u32) = (Duration::from_millis(200), 16);
 /// Maximum wait for a last sample at the end of the run, because NVML may hang.
-const LIMIT: Duration = Duration::from_secs(2);
+const LAST_SAMPLE_WAIT: Duration = Duration::from_secs(2);
 
 /// Handle of the thread that takes samples; dropping the handle ends the thread.
-pub struct Samples {
-    page: Arc<Page>,
+pub struct MemorySampler {
+    page: Arc<StatusPage>,
     is_over: Arc<AtomicBool>,
     /// Dropping this ends the thread's pause.
     pause: Option<Sender<()>>,
@@ -33,12 +33,12 @@ pub struct Samples {
     done: Receiver<()>,
 }
 
-impl Samples {
+impl MemorySampler {
     /// Starts a thread that takes a sample when processes count a failure in the page.
-    pub fn start(page: &Arc<Page>, record: &Path) -> Option<Samples> {
-        let path = record.join(File::file()?);
+    pub fn start(page: &Arc<StatusPage>, record: &Path) -> Option<MemorySampler> {
+        let path = record.join(File::own_file_name()?);
         let ((pause, paused), (working, done)) = (channel(), channel::<()>());
-        let samples = Samples { page: page.clone(), is_over: Arc::default(), pause: Some(pause), done };
+        let samples = MemorySampler { page: page.clone(), is_over: Arc::default(), pause: Some(pause), done };
         let (page, is_over) = (page.clone(), samples.is_over.clone());
         let work = move || {
             sample_failures(&page, &is_over, &path, &paused);
@@ -50,19 +50,19 @@ impl Samples {
     }
 }
 
-impl Drop for Samples {
+impl Drop for MemorySampler {
     /// Waits for the sample of a failure that happened just before the end.
     fn drop(&mut self) {
         self.is_over.store(true, Release);
         let bell = &self.page.status().bell;
         bell.fetch_add(1, Release);
-        page::wake(bell);
+        page::wake_waiters(bell);
         drop(self.pause.take());
-        let _ = self.done.recv_timeout(LIMIT);
+        let _ = self.done.recv_timeout(LAST_SAMPLE_WAIT);
     }
 }
 
-fn sample_failures(page: &Page, is_over: &AtomicBool, path: &Path, paused: &Receiver<()>) {
+fn sample_failures(page: &StatusPage, is_over: &AtomicBool, path: &Path, paused: &Receiver<()>) {
     let (mut seen, mut asked) = (0, None);
     loop {
         let heard = page.status().bell.load(Acquire);
@@ -70,7 +70,7 @@ fn sample_failures(page: &Page, is_over: &AtomicBool, path: &Path, paused: &Rece
         let failed = page.status().exhausted.load(Acquire);
         if failed != seen {
             seen = failed;
-            let (nvml, since) = asked.get_or_insert_with(|| (Nvml::load(), Instant::now()));
+            let (nvml, since) = asked.get_or_insert_with(|| (LoadedNvml::load(), Instant::now()));
             if let Err(error) = append_sample(nvml, path) {
                 tracing::debug!("{}: {error}", path.display());
                 return;
@@ -82,17 +82,17 @@ fn sample_failures(page: &Page, is_over: &AtomicBool, path: &Path, paused: &Rece
         } else if ends {
             return;
         } else {
-            page::wait(&page.status().bell, heard);
+            page::wait_for_change(&page.status().bell, heard);
         }
     }
 }
 
 /// Appends a sample to the file. After an error, no more samples are taken.
-fn append_sample(nvml: &Result<Nvml, String>, path: &Path) -> io::Result<()> {
-    let samples = nvml.as_ref().map_err(String::clone).and_then(Nvml::samples);
+fn append_sample(nvml: &Result<LoadedNvml, String>, path: &Path) -> io::Result<()> {
+    let samples = nvml.as_ref().map_err(String::clone).and_then(LoadedNvml::take_samples);
     let text = match &samples {
-        Ok(samples) => samples.iter().map(|sample| sample.line() + "\n").collect(),
-        Err(reason) => File::none(reason) + "\n",
+        Ok(samples) => samples.iter().map(|sample| sample.to_line() + "\n").collect(),
+        Err(reason) => File::line_without_sample(reason) + "\n",
     };
     let mut file =
         OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)?;
@@ -113,11 +113,11 @@ mod tests {
     #[test]
     fn a_failure_just_before_the_end_is_sampled_and_no_other_moment_is() {
         let folder = tempfile::tempdir().unwrap();
-        let page = Arc::new(Page::new().unwrap());
-        let path = folder.path().join(File::file().unwrap());
-        drop(Samples::start(&page, folder.path()).expect("a thread"));
+        let page = Arc::new(StatusPage::new().unwrap());
+        let path = folder.path().join(File::own_file_name().unwrap());
+        drop(MemorySampler::start(&page, folder.path()).expect("a thread"));
         assert!(!path.exists());
-        let samples = Samples::start(&page, folder.path()).expect("a thread");
+        let samples = MemorySampler::start(&page, folder.path()).expect("a thread");
         page.status().exhausted.fetch_add(1, Relaxed);
         drop(samples);
         let read = File::open(&path).unwrap();

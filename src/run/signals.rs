@@ -8,28 +8,28 @@
 //! between fork and exec stays pending, and reaches the program. When the program stops, `stops` decides whether the launcher
 //! stops with it.
 
-use super::child::End;
-use super::child::{Child, State};
-use super::hung::IS_ENDED;
-use super::mask::waited_for;
+use super::child::ProgramEnd;
+use super::child::{Child, ChildState};
+use super::hung::IS_SIGNAL_RECEIVED;
+use super::mask::waited_signals;
 use super::orphans::{self, Orphan};
-use super::stops::{self, Stops};
+use super::stops::{self, StopFollower};
 use super::watch;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Name of a sender that is not a process.
+/// Name that is recorded as the sender of a signal that no process sent.
 const TERMINAL: &str = "terminal";
 
 /// Passes signals on until the program ends, and notes the ends of orphans. `for_debugger` is true if processes may stop for a
 /// debugger. `from_outside` is called for each signal from outside of the run, with the pid and name of its sender.
-pub fn wait(
+pub fn wait_for_end(
     child: &Child,
     for_debugger: bool,
     orphans: &mut Vec<Orphan>,
     from_outside: impl Fn(i32, u32, &str),
-) -> End {
-    let set = waited_for();
-    let mut stops = Stops::default();
+) -> ProgramEnd {
+    let set = waited_signals();
+    let mut stops = StopFollower::default();
     loop {
         // SAFETY: all-zero bytes are a valid siginfo, which the call fills; the set is valid.
         let (signal, info) = unsafe {
@@ -46,27 +46,27 @@ pub fn wait(
             // The wait was interrupted, for example by a stop and a continuation.
             -1 => {}
             libc::SIGCHLD => {
-                orphans::reap(child.pid(), orphans);
-                match child.state() {
-                    State::Ended(end) => return end,
-                    State::Running => {}
+                orphans::reap_orphans(child.pid(), orphans);
+                match child.poll_state() {
+                    ChildState::Ended(end) => return end,
+                    ChildState::Running => {}
                     // The debugger will continue only the program.
-                    State::Stopped(libc::SIGSTOP) if for_debugger => {}
-                    State::Stopped(signal) => stops.stopped(child, signal),
+                    ChildState::Stopped(libc::SIGSTOP) if for_debugger => {}
+                    ChildState::Stopped(signal) => stops.note_program_stop(child, signal),
                 }
             }
-            libc::SIGCONT => stops.continued(child, sender()),
+            libc::SIGCONT => stops.handle_continue(child, sender()),
             _ => {
                 if matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT | libc::SIGHUP) {
-                    IS_ENDED.store(true, Relaxed);
+                    IS_SIGNAL_RECEIVED.store(true, Relaxed);
                 }
                 // The sender may end right after sending the signal, so its name is read now.
-                let name = sender().map(|pid| watch::comm(pid as u32));
+                let name = sender().map(|pid| watch::process_name(pid as u32));
                 if sender().is_some() {
                     tracing::debug!("passing signal {signal} on to process {}", child.pid());
-                    child.signal(signal);
+                    child.send_signal(signal);
                 }
-                let is_terminal = info.si_code > 0 && !stops::is_of_terminal(signal);
+                let is_terminal = info.si_code > 0 && !stops::is_terminal_stop(signal);
                 match sender().zip(name) {
                     Some((pid, name)) if !watch::descendants(std::process::id()).contains(&(pid as u32)) => {
                         from_outside(signal, pid as u32, &name);
@@ -74,8 +74,8 @@ pub fn wait(
                     None if is_terminal => from_outside(signal, 0, TERMINAL),
                     _ => {}
                 }
-                if stops::is_of_terminal(signal) {
-                    stops.asked(child, signal);
+                if stops::is_terminal_stop(signal) {
+                    stops.note_terminal_stop(child, signal);
                 }
             }
         }
@@ -83,7 +83,7 @@ pub fn wait(
 }
 
 /// Ends this process by the same signal that killed the program, without a second core dump.
-pub fn die_by(signal: i32) {
+pub fn die_by_signal(signal: i32) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit and the dispositions are valid, and the set holds the one signal.
     unsafe {

@@ -12,14 +12,14 @@ use crate::atomic::{
 
 /// References to two words in the header of a block, which other threads read.
 #[derive(Clone, Copy)]
-pub struct Block<'a> {
+pub struct BlockHeaderWords<'a> {
     /// Id of the thread that writes to the block; 0 if there is none.
     pub owner: &'a AtomicU32,
     /// Kind of the block: see [`cupeer_spec::record::block`]. 0 while its header is being written.
     pub kind: &'a AtomicU16,
 }
 
-impl Block<'_> {
+impl BlockHeaderWords<'_> {
     /// Returns the id of the thread that writes to the block; 0 if there is none.
     pub fn owner(&self) -> u32 {
         self.owner.load(Acquire)
@@ -32,30 +32,31 @@ impl Block<'_> {
 
     /// Takes the block for the thread `own` if its owner is still `seen`. Returns true if the block was
     /// taken.
-    pub fn take(&self, seen: u32, own: u32) -> bool {
+    pub fn take_ownership(&self, seen: u32, own: u32) -> bool {
         self.owner.compare_exchange(seen, own, AcqRel, Relaxed).is_ok()
     }
 
     /// Sets the owner of the block, which the calling thread took or created, to that thread's id `own`.
-    pub fn keep(&self, own: u32) {
+    pub fn set_owner(&self, own: u32) {
         self.owner.store(own, Relaxed);
     }
 
     /// Gives the block to another owner or, with 0, leaves it without an owner. The next owner sees all
     /// writes of the calling thread.
-    pub fn leave_to(&self, owner: u32) {
+    pub fn pass_to_owner(&self, owner: u32) {
         self.owner.store(owner, Release);
     }
 
     /// Rewrites the header. Until it is complete, readers see a block of kind 0.
-    pub fn begin(&self, kind: u16, write: impl FnOnce()) {
+    pub fn rewrite_header(&self, kind: u16, write: impl FnOnce()) {
         self.kind.store(0, Relaxed);
-        renumber(write);
-        self.turn_into(kind);
+        rewrite_slot_numbers(write);
+        self.publish_kind(kind);
     }
 
-    /// Changes the kind of the block after the calling thread's writes to the block.
-    pub fn turn_into(&self, kind: u16) {
+    /// Sets the kind of the block. A reader that sees the new kind also sees all earlier writes of the calling
+    /// thread.
+    pub fn publish_kind(&self, kind: u16) {
         fence(Release);
         self.kind.store(kind, Relaxed);
     }
@@ -63,7 +64,7 @@ impl Block<'_> {
 
 /// Writes the fields of the header that number the slots. A reader that has read a slot written later sees
 /// the new fields. A reader that sees the new fields also sees all slots written earlier.
-pub fn renumber(write: impl FnOnce()) {
+pub fn rewrite_slot_numbers(write: impl FnOnce()) {
     fence(Release);
     write();
     fence(Release);
@@ -74,7 +75,7 @@ mod models {
     use super::*;
     use crate::atomic::AtomicU64;
     use crate::model::try_all;
-    use cupeer_spec::record::slot::{self, settled, word};
+    use cupeer_spec::record::slot::{self, settled_word, slot_word};
     use cupeer_spec::record::{BlockHeader, block};
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
@@ -94,12 +95,12 @@ mod models {
         impl Ring {
             /// Writes to the block, if it can be taken.
             fn work(&self, own: u32, dead: u32) {
-                let block = Block { owner: &self.owner, kind: &self.kind };
+                let block = BlockHeaderWords { owner: &self.owner, kind: &self.kind };
                 let seen = block.owner();
-                if (seen == 0 || seen == dead) && block.take(seen, own) {
+                if (seen == 0 || seen == dead) && block.take_ownership(seen, own) {
                     // SAFETY: this thread owns it.
                     self.slots.with_mut(|slots| unsafe { *slots += 1 });
-                    block.leave_to(0);
+                    block.pass_to_owner(0);
                 }
             }
         }
@@ -135,7 +136,7 @@ mod models {
         /// Writes a slot as a call of a stream does.
         fn put(&self, stream: u32, number: u64) {
             self.rest.store(u64::from(stream) * 100 + number, Relaxed);
-            self.word.store(word(slot::RETURNED, 1, 0, number as u32), Release);
+            self.word.store(slot_word(slot::RETURNED, 1, 0, number as u32), Release);
         }
 
         /// The kernel copies from the begin on.
@@ -156,7 +157,7 @@ mod models {
             fence(Acquire);
             let (rest, now) = (self.rest.load(Relaxed), self.word.load(Relaxed));
             fence(Acquire);
-            let word = settled(before, now, base as u32);
+            let word = settled_word(before, now, base as u32);
             if kind != 0 && self.header().still_is(kind, stream, base) && word != 0 {
                 assert_eq!(rest, u64::from(stream) * 100 + base);
             }
@@ -173,13 +174,13 @@ mod models {
                 let thread = thread::spawn(move || {
                     writer.put(1, 0);
                     if is_ring {
-                        let block = Block { owner: &writer.owner, kind: &writer.kind };
-                        block.begin(block::RING, || {
+                        let block = BlockHeaderWords { owner: &writer.owner, kind: &writer.kind };
+                        block.rewrite_header(block::RING, || {
                             writer.stream.store(2, Relaxed);
                             writer.base.store(4, Relaxed);
                         });
                     } else {
-                        renumber(|| writer.base.store(4, Relaxed));
+                        rewrite_slot_numbers(|| writer.base.store(4, Relaxed));
                     }
                     writer.put(if is_ring { 2 } else { 1 }, 4);
                 });

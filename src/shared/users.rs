@@ -8,41 +8,41 @@ use crate::atomic::{
 
 /// Number of threads that are using an object.
 #[derive(Default, Debug)]
-pub struct Users(AtomicU32);
+pub struct UserCount(AtomicU32);
 
-impl Users {
+impl UserCount {
     /// Creates a count without users.
     #[cfg(not(feature = "loom"))]
     pub const fn new() -> Self {
-        Users(AtomicU32::new(0))
+        UserCount(AtomicU32::new(0))
     }
 
     /// Returns true if the object has no user, now and later. Call this only after the pointer that published
     /// the object was taken back.
-    pub fn are_gone(&self) -> bool {
+    pub fn is_unused(&self) -> bool {
         // A load might miss a user. A thread that registers after this addition sees that the object was
         // taken back.
         self.0.fetch_add(0, AcqRel) == 0
     }
 }
 
-/// Registers the caller as a user of everything that is published under a pointer, if it is still published.
-/// Returns true if it is.
-pub fn begin<'a, T>(
+/// Registers the calling thread as a user of all objects in `all`, if `published` still holds `pointer`. Returns true
+/// if it does. Otherwise, the thread is not registered.
+pub fn register_user<'a, T>(
     published: &AtomicPtr<T>,
     pointer: *mut T,
-    all: impl Iterator<Item = &'a Users> + Clone,
+    all: impl Iterator<Item = &'a UserCount> + Clone,
 ) -> bool {
     all.clone().for_each(|users| _ = users.0.fetch_add(1, AcqRel));
     let is_there = published.load(Acquire) == pointer;
     if !is_there {
-        end(all);
+        unregister_user(all);
     }
     is_there
 }
 
-/// Unregisters the caller as a user of all these objects.
-pub fn end<'a>(all: impl Iterator<Item = &'a Users>) {
+/// Unregisters the calling thread as a user of all objects in `all`.
+pub fn unregister_user<'a>(all: impl Iterator<Item = &'a UserCount>) {
     all.for_each(|users| _ = users.0.fetch_sub(1, Release));
 }
 
@@ -59,7 +59,7 @@ mod models {
     /// A plan with its mapped memory, and the pointer that publishes it.
     struct Armed {
         published: AtomicPtr<u32>,
-        users: Users,
+        users: UserCount,
         is_over: AtomicBool,
         mapped: UnsafeCell<bool>,
     }
@@ -72,7 +72,7 @@ mod models {
         /// Uses the plan as a call does if it is armed. Returns true if it was.
         fn look(&self) -> bool {
             let pointer = self.published.load(Acquire);
-            if pointer.is_null() || !begin(&self.published, pointer, [&self.users].into_iter()) {
+            if pointer.is_null() || !register_user(&self.published, pointer, [&self.users].into_iter()) {
                 return false;
             }
             let is_armed = !self.is_over.load(Relaxed);
@@ -80,7 +80,7 @@ mod models {
                 // SAFETY: nobody gives it back meanwhile.
                 assert!(self.mapped.with(|mapped| unsafe { *mapped }), "given back");
             }
-            end([&self.users].into_iter());
+            unregister_user([&self.users].into_iter());
             is_armed
         }
 
@@ -91,7 +91,7 @@ mod models {
             } else {
                 self.is_over.store(true, Relaxed);
             }
-            if self.users.are_gone() {
+            if self.users.is_unused() {
                 // SAFETY: nobody uses it any more.
                 self.mapped.with_mut(|mapped| unsafe { *mapped = false });
             }
@@ -104,7 +104,7 @@ mod models {
             try_all(move || {
                 let armed = Arc::new(Armed {
                     published: AtomicPtr::new(ptr::dangling_mut()),
-                    users: Users::default(),
+                    users: UserCount::default(),
                     is_over: AtomicBool::new(false),
                     mapped: UnsafeCell::new(true),
                 });

@@ -3,7 +3,8 @@
 //!
 //! Only the thread itself and its handlers use these words, so that none needs to be atomic; they are *volatile*, so that
 //! they are read and written in this order and each once, and a fence for the compiler keeps what is written to the slots
-//! between [`Window::fill`] and [`Window::filled`]. The one step that must not be split is one instruction ([`Word::add`]).
+//! between [`Window::begin_writing`] and [`Window::end_writing`]. The one step that must not be split is one
+//! instruction ([`Word::fetch_add`]).
 
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
@@ -14,7 +15,7 @@ pub trait Word: Copy {
     /// Writes the word.
     fn set(self, value: usize);
     /// Adds to the word in one instruction. Returns its value before.
-    fn add(self, more: usize) -> usize;
+    fn fetch_add(self, more: usize) -> usize;
 }
 
 /// Size of a slot in bytes.
@@ -32,30 +33,30 @@ pub struct Window<W, const SLOTS: usize> {
     pub end: W,
     /// The number of the slot at address A in its stream is A / 64 plus this.
     pub bias: W,
-    /// Nonzero while a call is about to write to the window: its stack height, above a byte of `turn`. A
-    /// signal handler's call that interrupts it restores the value that it found.
+    /// Nonzero while a call is about to write to the window: the stack height of the call, above a byte of `turn`. A
+    /// signal handler's call that interrupts it sets a value of its own, and then restores the value that it found.
     pub filling: W,
     /// Number of times that the thread left a window while a call was about to write to it.
     pub turn: W,
 }
 
-/// Slots that were taken. Until they are [`Window::filled`], no signal handler's call uses their window for anything
+/// Slots that were taken. Until [`Window::end_writing`], no signal handler's call uses their window for anything
 /// else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Taken {
+pub struct TakenSlots {
     /// Address of the first slot.
     pub place: usize,
     /// Number of the first slot in the thread's stream.
     pub number: u64,
-    /// Value of `filling` before this call, which [`Window::filled`] restores.
+    /// Value of `filling` before this call, which [`Window::end_writing`] restores.
     pub before: usize,
 }
 
 impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
-    /// Marks the window as being written to by the code at this stack height. Returns the previous mark, to restore with
-    /// [`Window::filled`], and the window's end.
+    /// Notes in `filling` that code at this stack height is about to write to the window. Returns the previous value
+    /// of `filling`, which [`Window::end_writing`] restores, and the window's end.
     #[inline(always)]
-    pub fn fill(self, height: usize) -> (usize, usize) {
+    pub fn begin_writing(self, height: usize) -> (usize, usize) {
         // Read the end first: if a signal handler's call leaves the window after this, the slots taken are
         // not before this end.
         let end = self.end.get();
@@ -66,49 +67,49 @@ impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
         (before, end)
     }
 
-    /// Restores the previous mark after the slots were written.
+    /// Restores the previous value of `filling` after the slots were written.
     #[inline(always)]
-    pub fn filled(self, before: usize) {
+    pub fn end_writing(self, before: usize) {
         compiler_fence(SeqCst);
         self.filling.set(before);
     }
 
-    /// Takes slots of the window if it has space for them, after [`Window::fill`]. A handler's call may
-    /// continue in another window at any time. The slots are valid if they are before the end that the thread
-    /// has read, because the numbers up to there do not change while `filling` is set.
+    /// Takes slots of the window if it has space for them, after [`Window::begin_writing`]. A handler's call may
+    /// continue in another window at any time. The slots are valid if they are before the end that the thread has
+    /// read, because the numbers up to there do not change while `filling` is set.
     #[inline(always)]
-    pub fn take(self, slots: usize, end: usize) -> Option<(usize, u64)> {
+    pub fn take_slots(self, slots: usize, end: usize) -> Option<(usize, u64)> {
         let bias = self.bias.get() as u64;
-        let place = self.next.add(slots * SLOT);
+        let place = self.next.fetch_add(slots * SLOT);
         let is_inside = end.wrapping_sub(place + slots * SLOT) <= (SLOTS - slots) * SLOT;
         is_inside.then(|| (place, (place as u64 >> 6).wrapping_add(bias)))
     }
 
     /// Returns true if the slot at this address still has this number.
     #[inline(always)]
-    pub fn has(self, place: usize, number: u64) -> bool {
+    pub fn has_slot_number(self, place: usize, number: u64) -> bool {
         (place as u64 >> 6).wrapping_add(self.bias.get() as u64) == number
     }
 
     /// Returns the number of the next slot. Slots that did not fit were never written, so a full window
     /// continues at its end.
-    pub fn number(self) -> u64 {
+    pub fn next_number(self) -> u64 {
         (self.next.get().min(self.end.get()) as u64 >> 6).wrapping_add(self.bias.get() as u64)
     }
 
     /// Returns the number of the window's first slot.
-    pub fn first(self) -> u64 {
+    pub fn first_number(self) -> u64 {
         (self.end.get() as u64 >> 6).wrapping_add(self.bias.get() as u64).wrapping_sub(SLOTS as u64)
     }
 
     /// Returns the stack height of the code that is writing to the window; 0 if there is none.
-    pub fn filler(self) -> usize {
+    pub fn writer_height(self) -> usize {
         self.filling.get() >> TURNS.count_ones()
     }
 
-    /// Returns true if the thread must leave its full window, because a call that this one interrupts is
-    /// about to write to it, and counts the turn. If false, the thread may reuse the window.
-    pub fn must_leave(self) -> bool {
+    /// Returns true if the thread must leave its full window, because a call that this call interrupts is about to
+    /// write there; then also adds 1 to `turn`. If false, the thread may reuse the window.
+    pub fn check_must_leave(self) -> bool {
         let (filling, turn) = (self.filling.get(), self.turn.get());
         let is_in_use = filling != 0 && filling & TURNS == turn & TURNS;
         if is_in_use {
@@ -119,7 +120,7 @@ impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
 
     /// Moves the thread to slot `next` of the window with its first slot at address `first`. The window has
     /// space for `room` slots, and the number of its first slot is `base`. No handler may interrupt this.
-    pub fn enter(self, first: usize, base: u64, next: usize, room: usize) {
+    pub fn move_thread_to(self, first: usize, base: u64, next: usize, room: usize) {
         self.bias.set(base.wrapping_sub(first as u64 >> 6) as usize);
         self.next.set(first + next * SLOT);
         self.end.set(first + room * SLOT);

@@ -7,7 +7,7 @@
 use core::ffi::{c_char, c_void};
 use cupeer_spec::abi::CUcontext;
 
-/// `CUuuid`.
+/// `CUuuid`: UUID of a device.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct CUuuid {
@@ -20,7 +20,7 @@ pub(crate) struct CUuuid {
 #[repr(C)]
 pub(crate) struct CUdevprop(pub [i32; 14]);
 
-/// `CUctxCreateParams`.
+/// `CUctxCreateParams`: parameters for the creation of a context.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct CUctxCreateParams {
@@ -51,7 +51,7 @@ pub(crate) struct CUstreamBatchMemOpParams {
     pub words: [u64; 6],
 }
 
-/// `CUDA_ARRAY_DESCRIPTOR`.
+/// `CUDA_ARRAY_DESCRIPTOR`: shape and format of an array with at most two dimensions.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct CUDA_ARRAY_DESCRIPTOR {
@@ -61,9 +61,9 @@ pub(crate) struct CUDA_ARRAY_DESCRIPTOR {
     pub NumChannels: u32,
 }
 
-pub(crate) use crate::engine::driver::Descriptor as CUDA_ARRAY3D_DESCRIPTOR;
+pub(crate) use crate::engine::driver::ArrayDescriptor as CUDA_ARRAY3D_DESCRIPTOR;
 
-/// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`: parameters and result of an instantiation of a graph.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct CUDA_GRAPH_INSTANTIATE_PARAMS {
@@ -73,7 +73,7 @@ pub(crate) struct CUDA_GRAPH_INSTANTIATE_PARAMS {
     pub result_out: i32,
 }
 
-/// `CUlaunchConfig`.
+/// `CUlaunchConfig`: shape, stream, and attributes of a kernel launch.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct CUlaunchConfig {
@@ -93,7 +93,7 @@ pub(crate) type CUstreamCallback = Option<unsafe extern "C-unwind" fn(*mut c_voi
 /// thread.
 pub(crate) type CUhostFn = Option<unsafe extern "C-unwind" fn(*mut c_void)>;
 
-/// `CUlogsCallback`.
+/// `CUlogsCallback`: function of the program that receives each line of the driver's log.
 pub(crate) type CUlogsCallback = Option<unsafe extern "C" fn(*mut c_void, i32, *mut c_char, usize)>;
 
 const _: () = {

@@ -19,4 +19,4 @@ mod engine;
 // The command reads this note before it lets a program load this library.
 #[used]
 #[unsafe(link_section = ".note.cupeer")]
-static VERSION: cupeer_spec::version::Note = cupeer_spec::version::Note::OWN;
+static VERSION: cupeer_spec::version::VersionNote = cupeer_spec::version::VersionNote::OWN;

@@ -63,7 +63,7 @@ handles! {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct CUipcMemHandle {
-    /// The opaque bytes.
+    /// Bytes of the handle, whose meaning only the driver knows.
     pub reserved: [u8; 64],
 }
 
@@ -71,7 +71,7 @@ pub struct CUipcMemHandle {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct CUipcEventHandle {
-    /// The opaque bytes.
+    /// Bytes of the handle, whose meaning only the driver knows.
     pub reserved: [u8; 64],
 }
 
@@ -85,7 +85,7 @@ macro_rules! enumerations {
         impl $name {
             /// Values in the header, with their names.
             pub const VALUES: &'static [($int, &'static str)] = &[$(($number, stringify!($value)),)*];
-            /// The name of this value in the header.
+            /// Returns the name of this value in the header.
             pub fn name(self) -> Option<&'static str> {
                 Self::VALUES.iter().find(|(number, _)| *number == self.0).map(|(_, name)| *name)
             }
@@ -141,7 +141,7 @@ enumerations! {
         CU_ATOMIC_OPERATION_FLOAT_MIN = 11,
         CU_ATOMIC_OPERATION_FLOAT_MAX = 12,
     }
-    /// `CUdriverProcAddressQueryResult`: why `cuGetProcAddress` found nothing.
+    /// `CUdriverProcAddressQueryResult`: result of a lookup by `cuGetProcAddress`: success, or why it found nothing.
     CUdriverProcAddressQueryResult: i32 {
         CU_GET_PROC_ADDRESS_SUCCESS = 0,
         CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,

@@ -21,7 +21,7 @@ pub enum Direction {
 /// Argument of a function. Numbers are small, because each process relocates the table before it starts.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgSpec {
-    /// Direction.
+    /// Direction in which the argument passes data.
     pub direction: Direction,
     pub(crate) name: &'static str,
     pub(crate) of: &'static ArgType,
@@ -41,7 +41,7 @@ pub struct ArgType {
     pub is_stream: bool,
     /// Returns the values that have a name in cuda.h: [`Value::names`].
     pub names: fn() -> Vec<(u64, &'static str)>,
-    /// Returns true if a number is one of these values. Does not allocate.
+    /// Returns true if a number is one of the values that `names` returns. Does not allocate.
     pub is_named: fn(u64) -> bool,
     /// Prints the argument's bytes in a recording. For an array, prints one element.
     pub print_stored: fn(&[u8], &mut dyn Write, Format) -> fmt::Result,
@@ -50,95 +50,95 @@ pub struct ArgType {
 impl ArgType {
     /// Returns the type of arguments that a recording stores as a `T`.
     pub(crate) const fn new<T: Value>(name: &'static str) -> ArgType {
-        let is_stream = ends_with(name, "CUstream");
+        let is_stream = ends_with_word(name, "CUstream");
         ArgType { name, is_stream, names: T::names, is_named: T::is_named, print_stored: T::print_stored }
     }
 
     /// Returns true if the last word of the type's name ends in `word`.
     pub(crate) const fn ends_with(&self, word: &str) -> bool {
-        ends_with(self.name, word)
+        ends_with_word(self.name, word)
     }
 }
 
-const fn ends_with(name: &str, word: &str) -> bool {
+const fn ends_with_word(name: &str, word: &str) -> bool {
     let (name, word) = (name.as_bytes(), word.as_bytes());
     name.len() >= word.len() && is_equal(name.split_at(name.len() - word.len()).1, word)
 }
 
 impl ArgSpec {
-    /// Returns the name in the header.
+    /// Returns the argument's name in the library's header.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Returns the type.
-    pub const fn of(&self) -> &'static ArgType {
+    /// Returns the argument's type.
+    pub const fn arg_type(&self) -> &'static ArgType {
         self.of
     }
 
-    /// Returns the index of the argument with the number of elements; `None` if this argument is not an
-    /// array.
-    pub const fn count(&self) -> Option<usize> {
+    /// Returns the index of the argument that has the number of elements of this array; `None` if this argument is
+    /// not an array.
+    pub const fn count_argument(&self) -> Option<usize> {
         match self.count {
             Some(index) => Some(index as usize),
             None => None,
         }
     }
 
-    /// Returns the index of the argument with the kind of handle; `None` if this argument is not a shareable
-    /// handle.
-    pub fn kind(&self) -> Option<usize> {
+    /// Returns the index of the argument that has the kind of this shareable handle; `None` if this argument is not a
+    /// shareable handle.
+    pub fn handle_kind_argument(&self) -> Option<usize> {
         self.kind.map(usize::from)
     }
 
     /// Returns the number of bytes that the argument has in a call's slot. Arrays and texts are stored
     /// elsewhere.
-    pub const fn stored(&self) -> usize {
+    pub const fn stored_size(&self) -> usize {
         self.stored as usize
     }
 
     /// Returns the number of bytes that an element of an array has in a recording; 0 for a text.
-    pub const fn element(&self) -> usize {
+    pub const fn stored_element_size(&self) -> usize {
         self.element as usize
     }
 
     /// Returns the number of bytes that a value has in memory: the target of a pointer, or an element of an
     /// array; 0 for a text.
-    pub const fn size(&self) -> usize {
+    pub const fn value_size(&self) -> usize {
         self.size as usize
     }
 
     /// Returns the last word of the type's name: `CUdevice`, `i32`, `CUipcMemHandle`.
     pub fn type_word(&self) -> &'static str {
         // rustc does not guarantee the spaces between tokens.
-        self.of().name.rsplit([' ', '*', ':']).find(|word| !word.is_empty()).unwrap_or("")
+        self.arg_type().name.rsplit([' ', '*', ':']).find(|word| !word.is_empty()).unwrap_or("")
     }
 
-    /// Returns true for an IPC handle, and for a pointer to one.
-    pub fn is_handle(&self) -> bool {
+    /// Returns true if the argument is an IPC handle, or a pointer to one.
+    pub fn is_ipc_handle(&self) -> bool {
         matches!(self.type_word(), "CUipcMemHandle" | "CUipcEventHandle")
     }
 
-    /// Returns true for a memory pool, and for a pointer that receives one.
+    /// Returns true if the argument is a memory pool, or a pointer that receives one.
     pub fn is_pool(&self) -> bool {
         self.type_word() == "CUmemoryPool"
     }
 
-    /// Returns true for a device.
+    /// Returns true if the argument is a device that the function reads.
     pub fn is_device(&self) -> bool {
         self.direction == Direction::In && self.type_word() == "CUdevice"
     }
 
-    /// Returns true for a stream.
+    /// Returns true if the argument is a stream.
     pub const fn is_stream(&self) -> bool {
         self.of.is_stream
     }
 
-    /// Returns the type in C.
+    /// Returns the argument's type as C writes it.
     pub fn c_type(&self) -> String {
         // rustc does not guarantee the spaces between tokens.
-        let words: Vec<&str> = self.of().name.split([' ', '*', ':']).filter(|w| !w.is_empty()).collect();
-        let pointer = if self.of().name.starts_with('*') { " *" } else { "" };
+        let words: Vec<&str> = self.arg_type().name.split([' ', '*', ':']).filter(|w| !w.is_empty()).collect();
+        let pointer = if self.arg_type().name.starts_with('*') { " *" } else { "" };
         let constant = if words.first() == Some(&"const") { "const " } else { "" };
         let plain = match words.last().copied().unwrap_or_default() {
             "i32" => "int",

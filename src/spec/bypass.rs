@@ -30,7 +30,7 @@ named! {
 }
 
 impl Bypass {
-    /// Returns an explanation of the word if it needs one.
+    /// Returns an explanation of the method's word, if the word needs one.
     fn hint(self) -> Option<&'static str> {
         match self {
             Bypass::DriverFirst => Some("name libcupeer.so before it in LD_PRELOAD"),
@@ -42,8 +42,8 @@ impl Bypass {
     }
 }
 
-/// Returns the word in a recording, followed by its explanation if there is one.
-pub fn explained(name: &str) -> String {
+/// Returns a method's word from a recording, followed by an explanation of the word if there is one.
+pub fn name_with_hint(name: &str) -> String {
     match Bypass::ALL.into_iter().find(|way| way.name() == name).and_then(Bypass::hint) {
         Some(hint) => format!("{name} ({hint})"),
         None => name.to_owned(),

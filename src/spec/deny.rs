@@ -15,7 +15,7 @@ const ONEWAY: &str = ":oneway";
 
 /// PCI address of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pci {
+pub struct PciAddress {
     /// PCI domain.
     pub domain: u32,
     /// PCI bus.
@@ -24,7 +24,7 @@ pub struct Pci {
     pub device: u8,
 }
 
-impl fmt::Display for Pci {
+impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{:08X}:{:02X}:{:02X}.0", self.domain, self.bus, self.device)
     }
@@ -32,16 +32,16 @@ impl fmt::Display for Pci {
 
 /// Identity of a device, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Identity {
+pub struct DeviceIdentity {
     /// UUID of the device; `None` if unknown.
     pub uuid: Option<[u8; 16]>,
     /// PCI address of the device; `None` if unknown.
-    pub pci: Option<Pci>,
+    pub pci: Option<PciAddress>,
 }
 
-impl Identity {
+impl DeviceIdentity {
     /// Returns true if both identities belong to one device; `None` if this is unknown.
-    pub fn is(&self, other: &Identity) -> Option<bool> {
+    pub fn is_same_device(&self, other: &DeviceIdentity) -> Option<bool> {
         let by_uuid = self.uuid.zip(other.uuid).map(|(a, b)| a == b);
         by_uuid.or_else(|| self.pci.zip(other.pci).map(|(a, b)| a == b))
     }
@@ -49,40 +49,40 @@ impl Identity {
 
 /// Name of a device in a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Name {
+pub enum DeviceName {
     /// Name by UUID.
     Uuid([u8; 16]),
     /// Name by PCI address.
-    Pci(Pci),
+    Pci(PciAddress),
 }
 
-impl Name {
+impl DeviceName {
     /// Parses a name: a UUID (`GPU-` and digits, or digits alone), or a PCI address with or without its
     /// domain.
-    pub fn parse(text: &str) -> Option<Name> {
-        uuid::parse(text).map(Name::Uuid).or_else(|| pci(text).map(Name::Pci))
+    pub fn parse(text: &str) -> Option<DeviceName> {
+        uuid::parse_uuid(text).map(DeviceName::Uuid).or_else(|| parse_pci(text).map(DeviceName::Pci))
     }
 
     /// Returns true if this name matches the device.
-    pub fn is(&self, device: &Identity) -> bool {
+    pub fn matches(&self, device: &DeviceIdentity) -> bool {
         match self {
-            Name::Uuid(uuid) => device.uuid == Some(*uuid),
-            Name::Pci(pci) => device.pci == Some(*pci),
+            DeviceName::Uuid(uuid) => device.uuid == Some(*uuid),
+            DeviceName::Pci(pci) => device.pci == Some(*pci),
         }
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Name::Uuid(uuid) => write!(f, "{}", Uuid(*uuid)),
-            Name::Pci(pci) => write!(f, "{pci}"),
+            DeviceName::Uuid(uuid) => write!(f, "{}", Uuid(*uuid)),
+            DeviceName::Pci(pci) => write!(f, "{pci}"),
         }
     }
 }
 
 /// Parses a PCI address: `1B:00.0`, `0000:1b:00.0`, or `00000000:1B:00.0`.
-pub fn pci(text: &str) -> Option<Pci> {
+pub fn parse_pci(text: &str) -> Option<PciAddress> {
     let number = |text: &str, most: usize| {
         let is_hex = (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_hex.then(|| u32::from_str_radix(text, 16).ok()).flatten()
@@ -91,7 +91,7 @@ pub fn pci(text: &str) -> Option<Pci> {
     let (rest, device) = address.rsplit_once(':')?;
     let (domain, bus) = rest.rsplit_once(':').unwrap_or(("0", rest));
     number(function, 1)?;
-    Some(Pci {
+    Some(PciAddress {
         domain: number(domain, 8)?,
         bus: number(bus, 2)? as u8,
         device: u8::try_from(number(device, 2)?).ok().filter(|device| *device < 32)?,
@@ -100,7 +100,7 @@ pub fn pci(text: &str) -> Option<Pci> {
 
 /// Pair in a text, before its devices are parsed, with the column of each device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Written<'a> {
+pub struct WrittenPair<'a> {
     /// Column and text of the first device, which must not access the second one.
     pub from: (usize, &'a str),
     /// Column and text of the second device.
@@ -110,7 +110,7 @@ pub struct Written<'a> {
 }
 
 /// Splits a list of pairs. Does not parse the devices.
-pub fn written(text: &str) -> Result<Vec<Written<'_>>, TextError> {
+pub fn split_pairs(text: &str) -> Result<Vec<WrittenPair<'_>>, TextError> {
     let mut column = 1;
     let mut pairs = Vec::new();
     for item in text.split(',') {
@@ -135,7 +135,7 @@ pub fn written(text: &str) -> Result<Vec<Written<'_>>, TextError> {
         if let Some(at) = to.find('/') {
             return Err(error(second + at, "a pair has two devices; pairs are separated by commas"));
         }
-        pairs.push(Written { from: (column, from), to: (second, to), oneway });
+        pairs.push(WrittenPair { from: (column, from), to: (second, to), oneway });
         column += item.len() + 1;
     }
     Ok(pairs)
@@ -143,16 +143,16 @@ pub fn written(text: &str) -> Result<Vec<Written<'_>>, TextError> {
 
 /// Denied pair of devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pair {
+pub struct DeniedPair {
     /// First device, which must not access the second one.
-    pub from: Name,
+    pub from: DeviceName,
     /// Second device.
-    pub to: Name,
+    pub to: DeviceName,
     /// True if the second device may access the first one.
     pub oneway: bool,
 }
 
-impl fmt::Display for Pair {
+impl fmt::Display for DeniedPair {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}/{}{}", self.from, self.to, if self.oneway { ONEWAY } else { "" })
     }
@@ -160,28 +160,28 @@ impl fmt::Display for Pair {
 
 /// Set of denied pairs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Denied {
+pub enum DeniedPairs {
     /// All pairs of different devices.
     All,
-    /// These pairs.
-    Pairs(Vec<Pair>),
+    /// The pairs in this list.
+    Pairs(Vec<DeniedPair>),
 }
 
-impl Denied {
+impl DeniedPairs {
     /// Parses pairs of UUIDs and PCI addresses, or the word `all`.
-    pub fn parse(text: &str) -> Result<Denied, TextError> {
+    pub fn parse(text: &str) -> Result<DeniedPairs, TextError> {
         if text == ALL {
-            return Ok(Denied::All);
+            return Ok(DeniedPairs::All);
         }
         let named = |(column, text): (usize, &str)| {
-            Name::parse(text).ok_or_else(|| TextError {
+            DeviceName::parse(text).ok_or_else(|| TextError {
                 column,
                 message: format!("'{text}' is neither a UUID (GPU-...) nor a PCI address (0000:1b:00.0)"),
             })
         };
         let mut pairs = Vec::new();
-        for Written { from, to, oneway } in written(text)? {
-            let pair = Pair { from: named(from)?, to: named(to)?, oneway };
+        for WrittenPair { from, to, oneway } in split_pairs(text)? {
+            let pair = DeniedPair { from: named(from)?, to: named(to)?, oneway };
             if pair.from == pair.to {
                 return Err(TextError {
                     column: to.0,
@@ -190,50 +190,52 @@ impl Denied {
             }
             pairs.push(pair);
         }
-        Ok(Denied::Pairs(pairs))
+        Ok(DeniedPairs::Pairs(pairs))
     }
 
     /// Returns the index of the entry that denies one device access to the other; `None` if no entry does, or
     /// if the two devices may be the same.
-    pub fn denies(&self, from: &Identity, to: &Identity) -> Option<usize> {
+    pub fn find_denial(&self, from: &DeviceIdentity, to: &DeviceIdentity) -> Option<usize> {
         match self {
-            Denied::All => (from.is(to) == Some(false)).then_some(0),
-            Denied::Pairs(pairs) => pairs.iter().position(|pair| {
-                let is = |a: &Name, b: &Name| a.is(from) && b.is(to);
+            DeniedPairs::All => (from.is_same_device(to) == Some(false)).then_some(0),
+            DeniedPairs::Pairs(pairs) => pairs.iter().position(|pair| {
+                let is = |a: &DeviceName, b: &DeviceName| a.matches(from) && b.matches(to);
                 is(&pair.from, &pair.to) || !pair.oneway && is(&pair.to, &pair.from)
             }),
         }
     }
 
     /// Returns the index of the first entry that contains the device on either side.
-    pub fn touches(&self, device: &Identity) -> Option<usize> {
+    pub fn find_entry_with(&self, device: &DeviceIdentity) -> Option<usize> {
         match self {
-            Denied::All => Some(0),
-            Denied::Pairs(pairs) => pairs.iter().position(|pair| pair.from.is(device) || pair.to.is(device)),
+            DeniedPairs::All => Some(0),
+            DeniedPairs::Pairs(pairs) => {
+                pairs.iter().position(|pair| pair.from.matches(device) || pair.to.matches(device))
+            }
         }
     }
 
     /// Returns true if an entry names a device by its PCI address.
-    pub fn has_addresses(&self) -> bool {
-        let is_address = |name: &Name| matches!(name, Name::Pci(_));
+    pub fn has_pci_addresses(&self) -> bool {
+        let is_address = |name: &DeviceName| matches!(name, DeviceName::Pci(_));
         match self {
-            Denied::All => false,
-            Denied::Pairs(pairs) => pairs.iter().any(|pair| is_address(&pair.from) || is_address(&pair.to)),
+            DeniedPairs::All => false,
+            DeniedPairs::Pairs(pairs) => pairs.iter().any(|pair| is_address(&pair.from) || is_address(&pair.to)),
         }
     }
 
     /// Returns each entry in words, in the order of the indexes.
-    pub fn names(&self) -> Vec<String> {
+    pub fn entry_texts(&self) -> Vec<String> {
         match self {
-            Denied::All => vec![ALL.to_owned()],
-            Denied::Pairs(pairs) => pairs.iter().map(Pair::to_string).collect(),
+            DeniedPairs::All => vec![ALL.to_owned()],
+            DeniedPairs::Pairs(pairs) => pairs.iter().map(DeniedPair::to_string).collect(),
         }
     }
 }
 
-impl fmt::Display for Denied {
+impl fmt::Display for DeniedPairs {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(&self.names().join(","))
+        f.write_str(&self.entry_texts().join(","))
     }
 }
 
@@ -244,18 +246,18 @@ mod tests {
     const A: &str = "GPU-c09ee200-5130-4d0e-b00d-00000000000a";
     const B: &str = "GPU-c09ee200-5130-4d0e-b00d-00000000000b";
 
-    fn device(uuid: &str, bus: u8) -> Identity {
-        Identity { uuid: super::uuid::parse(uuid), pci: Some(Pci { domain: 0, bus, device: 0 }) }
+    fn device(uuid: &str, bus: u8) -> DeviceIdentity {
+        DeviceIdentity { uuid: super::uuid::parse_uuid(uuid), pci: Some(PciAddress { domain: 0, bus, device: 0 }) }
     }
 
     #[test]
     fn devices_are_written_in_many_ways() {
-        assert_eq!(Name::parse(A).map(|name| name.to_string()).as_deref(), Some(A));
-        let pci = Pci { domain: 0, bus: 0x1b, device: 0 };
+        assert_eq!(DeviceName::parse(A).map(|name| name.to_string()).as_deref(), Some(A));
+        let pci = PciAddress { domain: 0, bus: 0x1b, device: 0 };
         for text in ["1b:00.0", "0000:1B:00.0", "00000000:1b:00.0"] {
-            assert_eq!(Name::parse(text), Some(Name::Pci(pci)), "{text}");
+            assert_eq!(DeviceName::parse(text), Some(DeviceName::Pci(pci)), "{text}");
         }
-        assert_eq!(Name::Pci(pci).to_string(), "00000000:1B:00.0");
+        assert_eq!(DeviceName::Pci(pci).to_string(), "00000000:1B:00.0");
         for text in [
             "",
             "0",
@@ -267,41 +269,44 @@ mod tests {
             "+1:00.0",
             "GPU-c09ee200-5130-4d0e-b00d_00000000000a",
         ] {
-            assert_eq!(Name::parse(text), None, "{text}");
+            assert_eq!(DeviceName::parse(text), None, "{text}");
         }
     }
 
     #[test]
     fn a_pair_is_denied_in_both_directions_unless_it_is_oneway() {
         let (a, b, c) = (device(A, 1), device(B, 2), device("GPU-c09ee200-5130-4d0e-b00d-00000000000c", 3));
-        let both = Denied::parse(&format!("{A}/{B}")).unwrap();
-        let oneway = Denied::parse(&format!("01:00.0/{B}:oneway")).unwrap();
-        assert_eq!((both.denies(&a, &b), both.denies(&b, &a)), (Some(0), Some(0)));
-        assert_eq!((oneway.denies(&a, &b), oneway.denies(&b, &a)), (Some(0), None));
+        let both = DeniedPairs::parse(&format!("{A}/{B}")).unwrap();
+        let oneway = DeniedPairs::parse(&format!("01:00.0/{B}:oneway")).unwrap();
+        assert_eq!((both.find_denial(&a, &b), both.find_denial(&b, &a)), (Some(0), Some(0)));
+        assert_eq!((oneway.find_denial(&a, &b), oneway.find_denial(&b, &a)), (Some(0), None));
         for denied in [&both, &oneway] {
             assert_eq!(
-                (denied.denies(&a, &c), denied.denies(&c, &b), denied.denies(&a, &a)),
+                (denied.find_denial(&a, &c), denied.find_denial(&c, &b), denied.find_denial(&a, &a)),
                 (None, None, None)
             );
             assert_eq!(
-                (denied.touches(&a), denied.touches(&b), denied.touches(&c)),
+                (denied.find_entry_with(&a), denied.find_entry_with(&b), denied.find_entry_with(&c)),
                 (Some(0), Some(0), None)
             );
         }
-        assert_eq!((both.has_addresses(), oneway.has_addresses()), (false, true));
+        assert_eq!((both.has_pci_addresses(), oneway.has_pci_addresses()), (false, true));
         assert_eq!(oneway.to_string(), format!("00000000:01:00.0/{B}:oneway"));
-        assert_eq!(Denied::parse(&oneway.to_string()), Ok(oneway));
+        assert_eq!(DeniedPairs::parse(&oneway.to_string()), Ok(oneway));
     }
 
     #[test]
     fn all_means_each_device_with_each_other() {
         let (a, b) = (device(A, 1), device(B, 2));
-        let unknown = Identity::default();
-        let address = Identity { uuid: None, ..b };
-        let all = Denied::parse("all").unwrap();
-        assert_eq!((all.denies(&a, &b), all.denies(&a, &a), all.denies(&a, &unknown)), (Some(0), None, None));
-        assert_eq!((all.denies(&a, &address), all.denies(&b, &address)), (Some(0), None));
-        assert_eq!((all.touches(&a), all.names()), (Some(0), vec!["all".to_owned()]));
+        let unknown = DeviceIdentity::default();
+        let address = DeviceIdentity { uuid: None, ..b };
+        let all = DeniedPairs::parse("all").unwrap();
+        assert_eq!(
+            (all.find_denial(&a, &b), all.find_denial(&a, &a), all.find_denial(&a, &unknown)),
+            (Some(0), None, None)
+        );
+        assert_eq!((all.find_denial(&a, &address), all.find_denial(&b, &address)), (Some(0), None));
+        assert_eq!((all.find_entry_with(&a), all.entry_texts()), (Some(0), vec!["all".to_owned()]));
     }
 
     #[test]
@@ -318,7 +323,7 @@ mod tests {
             ("1b:00.0/0000:1b:00.0", "column 9: a pair has two devices, but both are '0000:1b:00.0'"),
             ("1b:00.0/1e:00.0:one", "column 9: '1e:00.0:one' is neither"),
         ] {
-            let got = Denied::parse(text).unwrap_err().to_string();
+            let got = DeniedPairs::parse(text).unwrap_err().to_string();
             assert!(got.starts_with(error), "{text}: {got}");
         }
     }
@@ -326,8 +331,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_text_is_pairs_or_an_error_within_it(text in "[0-9a-fGPU:./,-]{0,60}") {
-            match Denied::parse(&text) {
-                Ok(denied) => assert_eq!(Denied::parse(&denied.to_string()), Ok(denied)),
+            match DeniedPairs::parse(&text) {
+                Ok(denied) => assert_eq!(DeniedPairs::parse(&denied.to_string()), Ok(denied)),
                 Err(error) => assert!((1..=text.len() + 1).contains(&error.column), "{text}: {error}"),
             }
         }
@@ -336,16 +341,16 @@ mod tests {
         fn written_bytes_are_read_back(
             names in proptest::collection::vec((0..=u128::MAX, 0..255u8, proptest::bool::ANY), 1..6)
         ) {
-            let pairs: Vec<Pair> = names
+            let pairs: Vec<DeniedPair> = names
                 .iter()
-                .map(|(uuid, bus, oneway)| Pair {
-                    from: Name::Uuid(uuid.to_be_bytes()),
-                    to: Name::Pci(Pci { domain: u32::from(*bus) << 8, bus: *bus, device: bus % 32 }),
+                .map(|(uuid, bus, oneway)| DeniedPair {
+                    from: DeviceName::Uuid(uuid.to_be_bytes()),
+                    to: DeviceName::Pci(PciAddress { domain: u32::from(*bus) << 8, bus: *bus, device: bus % 32 }),
                     oneway: *oneway,
                 })
                 .collect();
-            let denied = Denied::Pairs(pairs);
-            assert_eq!(Denied::parse(&denied.to_string()), Ok(denied));
+            let denied = DeniedPairs::Pairs(pairs);
+            assert_eq!(DeniedPairs::parse(&denied.to_string()), Ok(denied));
         }
     }
 }

@@ -67,8 +67,7 @@ pub fn parse(text: &str) -> Result<u64, &'static str> {
     if !(part * nanoseconds).is_multiple_of(scale) {
         return Err(TOO_FINE);
     }
-    let total =
-        whole.checked_mul(nanoseconds).and_then(|total| total.checked_add(part * nanoseconds / scale));
+    let total = whole.checked_mul(nanoseconds).and_then(|total| total.checked_add(part * nanoseconds / scale));
     total.and_then(|total| u64::try_from(total).ok()).filter(|total| *total <= LONGEST).ok_or(TOO_LONG)
 }
 

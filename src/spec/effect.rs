@@ -16,44 +16,44 @@ pub use object::Object;
 pub struct Named {
     /// Kind of object.
     pub object: Object,
-    /// The argument.
+    /// Index of the argument that names the object.
     pub by: usize,
 }
 
-/// An object that has a handle, and the indexes of both arguments.
+/// An object that has a handle, with the indexes of the arguments about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shared {
     /// Kind of object.
     pub object: Object,
-    /// The argument that names it in the calling process.
+    /// Index of the argument that names the object in the calling process.
     pub by: usize,
-    /// The argument that holds its handle.
+    /// Index of the argument that holds the handle of the object.
     pub handle: usize,
-    /// For an open: the argument that names the object's container.
+    /// For an open: index of the argument that names the container of the object.
     pub of: Option<usize>,
-    /// For an open: the value that the call requires.
+    /// For an open: an argument that must have a certain value.
     pub demand: Option<Demand>,
 }
 
-/// An argument that must have one value.
+/// An argument that must have a certain value, so that the call can succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Demand {
-    /// The argument.
+    /// Index of the argument.
     pub by: usize,
-    /// The value.
+    /// Value that the argument must have.
     pub value: u32,
 }
 
-/// An object that ends.
+/// An object that a call ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
     /// Kind of object.
     pub object: Object,
-    /// The argument that names it.
+    /// Index of the argument that names the object.
     pub by: usize,
     /// True if the call releases one reference, and the last release ends the object.
     pub is_counted: bool,
-    /// If the call ends all objects in a range of addresses: the argument with the size of the range in
+    /// If the call ends all objects in a range of addresses: index of the argument with the size of the range in
     /// bytes.
     pub size: Option<usize>,
 }
@@ -63,13 +63,13 @@ pub struct End {
 pub struct Made {
     /// Kind of object.
     pub object: Object,
-    /// The argument that names it.
+    /// Index of the argument that names the object.
     pub by: usize,
-    /// The argument that says how many bytes it has.
+    /// Index of the argument with the object's size in bytes.
     pub size: Option<usize>,
-    /// The argument with its source or its properties: those of an allocation, or of a pool.
+    /// Index of the argument with the source or the properties of an allocation or a pool.
     pub of: Option<usize>,
-    /// The argument with the offset in the source, or with the requested address.
+    /// Index of the argument with the offset in the source, or with the requested address.
     pub at: Option<usize>,
 }
 
@@ -78,29 +78,29 @@ pub struct Made {
 pub struct Grant {
     /// Kind of object at the addresses, or the pool that contains them.
     pub object: Object,
-    /// The argument with the start of the addresses, or with the pool.
+    /// Index of the argument with the start of the addresses, or with the pool.
     pub by: usize,
-    /// The argument that says how many bytes there are.
+    /// Index of the argument with the number of bytes at the addresses.
     pub size: Option<usize>,
-    /// The argument with the devices, and the access of each.
+    /// Index of the argument with the devices, and the access of each.
     pub to: usize,
 }
 
 /// A multicast object that a call creates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gathered {
-    /// The argument that names it.
+    /// Index of the argument that names the multicast object.
     pub team: usize,
-    /// The argument with its properties.
+    /// Index of the argument with the properties of the multicast object.
     pub of: usize,
 }
 
 /// A device that is added to a multicast object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AddedDevice {
-    /// The argument that names the multicast object.
+    /// Index of the argument that names the multicast object.
     pub team: usize,
-    /// The argument that names the device.
+    /// Index of the argument that names the device.
     pub device: usize,
 }
 
@@ -109,30 +109,30 @@ pub struct AddedDevice {
 pub struct Bound {
     /// Kind of the bound object: an allocation, or a mapping.
     pub object: Object,
-    /// The argument that names it.
+    /// Index of the argument that names the bound object.
     pub by: usize,
-    /// The argument with the offset in the object; `None` if `by` has the address.
+    /// Index of the argument with the offset in the bound object; `None` if `by` has an address.
     pub from: Option<usize>,
-    /// The argument that says how many bytes it is.
+    /// Index of the argument with the number of bound bytes.
     pub size: usize,
-    /// The argument that names the device; `None` for the device of the memory.
+    /// Index of the argument that names the device; `None` if the memory determines the device.
     pub device: Option<usize>,
-    /// The argument that names the multicast object.
+    /// Index of the argument that names the multicast object.
     pub team: usize,
-    /// The argument with the offset in the multicast object.
+    /// Index of the argument with the offset in the multicast object.
     pub at: usize,
 }
 
-/// Memory that is bound to a multicast object no longer.
+/// Memory that is unbound from a multicast object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unbound {
-    /// The argument that names the multicast object.
+    /// Index of the argument that names the multicast object.
     pub team: usize,
-    /// The argument that says how many bytes it is.
+    /// Index of the argument with the number of unbound bytes.
     pub size: usize,
-    /// The argument that names the device of the memory.
+    /// Index of the argument that names the device of the memory.
     pub device: usize,
-    /// The argument with the offset in the multicast object.
+    /// Index of the argument with the offset in the multicast object.
     pub at: usize,
 }
 
@@ -141,11 +141,11 @@ pub struct Unbound {
 pub struct Copied {
     /// Kind of object at the addresses.
     pub object: Object,
-    /// The argument with the destination.
+    /// Index of the argument with the destination address.
     pub to: usize,
-    /// The argument with the source.
+    /// Index of the argument with the source address.
     pub from: usize,
-    /// The argument that says how many bytes.
+    /// Index of the argument with the number of copied bytes.
     pub size: usize,
     /// Kinds of memory that both addresses can have.
     pub sides: AddressSpace,
@@ -167,101 +167,102 @@ pub enum AddressSpace {
 pub struct Used {
     /// Kind of object at the addresses.
     pub object: Object,
-    /// The argument with the start address, or the structure with all parameters.
+    /// Index of the argument with the start address, or with the structure that has all parameters.
     pub by: usize,
-    /// The argument with the number of elements. With rows, this is the number per row.
+    /// Index of the argument with the number of elements; with rows, the number of elements per row.
     pub size: Option<usize>,
-    /// The argument of the size of an element; a byte if there is none.
+    /// Index of the argument whose size is the size of an element; `None` for elements of one byte.
     pub element: Option<usize>,
-    /// Other arguments.
+    /// Other arguments of the call that matter.
     pub others: OtherArgs,
 }
 
 /// Other arguments of a use of device memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OtherArgs {
-    /// Nothing that matters.
+    /// No other argument matters.
     Nothing,
-    /// Number of rows, and distance between rows in bytes.
+    /// Rows: indexes of the arguments with the number of rows, and with the distance between rows in bytes.
     Rows(usize, usize),
-    /// The address on the host to which the bytes go.
+    /// Copy to the host: index of the argument with the host address.
     ToHost(usize),
-    /// The address on the host from which they come.
+    /// Copy from the host: index of the argument with the host address.
     FromHost(usize),
 }
 
-/// A copy between device memory and the host that is done when the call returns, by the indexes of arguments.
+/// A copy between device memory and the host that is done when the call returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostCopy {
-    /// The address on the host.
+    /// Index of the argument with the host address.
     pub host: usize,
-    /// The address of the device memory.
+    /// Index of the argument with the address of the device memory.
     pub device: usize,
-    /// The size.
+    /// Index of the argument with the number of bytes.
     pub size: usize,
     /// True if the copy goes to the host.
     pub is_to_host: bool,
 }
 
-/// Several copies, by the indexes of arguments: arrays with a word for each of them; or one of structures, which is all three.
+/// Several copies. The first three arguments are arrays with a word for each copy, or all are one array of
+/// structures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Batch {
-    /// Destinations.
+    /// Index of the argument with the destinations.
     pub to: usize,
-    /// Sources.
+    /// Index of the argument with the sources.
     pub from: usize,
-    /// Sizes in bytes.
+    /// Index of the argument with the sizes in bytes.
     pub sizes: usize,
-    /// Number of copies.
+    /// Index of the argument with the number of copies.
     pub count: usize,
 }
 
 impl Batch {
-    /// All four.
+    /// Returns the indexes of all four arguments: destinations, sources, sizes, and count.
     pub const fn arguments(&self) -> [usize; 4] {
         [self.to, self.from, self.sizes, self.count]
     }
 }
 
-/// A kernel that is launched, by the indexes of arguments.
+/// A kernel launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Launched {
-    /// The kernel.
+    /// Index of the argument that names the kernel.
     pub function: usize,
-    /// The addresses of its parameters.
+    /// Index of the argument with the addresses of the kernel's parameters.
     pub parameters: usize,
-    /// The argument with the other form of parameters.
+    /// Index of the argument with the other form of parameters.
     pub extra: Option<usize>,
 }
 
-/// Kinds of names for a kernel that is launched.
+/// Kinds of handles that name a kernel for a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Launchable {
-    /// `CUfunction`: in a context.
+    /// `CUfunction`: a kernel in one context.
     Function,
-    /// `CUkernel`: of a library, in any context.
+    /// `CUkernel`: a kernel of a library, in any context.
     Kernel,
 }
 
-/// Kernels that are found, by the indexes of arguments.
+/// Kernels that a call finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LookedUp {
-    /// Kind of name.
+    /// Kind of handle that the call returns.
     pub kind: Launchable,
-    /// The argument that gets their handles.
+    /// Index of the argument that receives the handles of the kernels.
     pub by: usize,
-    /// The argument that names their module or library.
+    /// Index of the argument that names the module or library of the kernels.
     pub of: usize,
-    /// If the call finds several: the argument with the size of the array.
+    /// If the call finds several kernels: index of the argument with the size of the array.
     pub room: Option<usize>,
 }
 
 /// Containers that kernels are loaded from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
-    /// `CUmodule`.
+    /// `CUmodule`: a module, loaded into one context.
     Module,
-    /// `CUlibrary`.
+    /// `CUlibrary`: a library, for all contexts.
     Library,
 }
 
@@ -280,16 +281,16 @@ pub enum NodeKind {
     Child,
 }
 
-/// A node of a graph that can be launched, by the indexes of arguments.
+/// A node of an executable graph whose parameters a call changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Altered {
-    /// Kind of node.
+    /// Kind of the node.
     pub kind: NodeKind,
-    /// The graph that can be launched.
+    /// Index of the argument that names the executable graph.
     pub exec: usize,
-    /// The node of the graph that it was created from.
+    /// Index of the argument that names the node in the graph from which the executable graph was created.
     pub node: usize,
-    /// The structure of its new parameters, or its new graph.
+    /// Index of the argument with the node's new parameters, or with its new graph.
     pub parameters: usize,
 }
 
@@ -300,7 +301,7 @@ pub enum Subject {
     Reach,
     /// Attributes of the link between two devices.
     Link,
-    /// A device, or several.
+    /// One device, or several devices.
     Device,
     /// Properties of an allocation, or attributes of an address.
     Memory,
@@ -320,20 +321,20 @@ impl Subject {
 /// A query of the driver or of NVML.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Query {
-    /// Subject.
+    /// Subject of the query.
     pub subject: Subject,
-    /// The argument that names the device, or has the properties of memory.
+    /// Index of the argument that names the device, or has the properties of memory.
     pub device: usize,
-    /// The argument that names the peer device.
+    /// Index of the argument that names the peer device.
     pub peer: Option<usize>,
-    /// The argument that receives the result.
+    /// Index of the argument that receives the result.
     pub answer: usize,
-    /// The argument that chooses the attribute, and its value that means [`Subject::Reach`]. For memory and
+    /// Index of the argument that chooses the attribute, and its value that means [`Subject::Reach`]. For memory and
     /// multicast objects: its value that means the granularity.
     pub choice: Option<(usize, i32)>,
 }
 
-/// Work that is done when a call returns, by the argument that names it.
+/// Work that is done when a call returns. Each value is the index of the argument that names the work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// Work that a stream was given before.
@@ -346,43 +347,43 @@ pub enum Work {
     Current,
 }
 
-/// A stream whose later work waits for an event, as indexes of arguments.
+/// A stream whose later work waits for an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Followed {
-    /// The event.
+    /// Index of the argument that names the event.
     pub event: usize,
-    /// The stream.
+    /// Index of the argument that names the stream.
     pub stream: usize,
 }
 
-/// A value in memory that a stream waits for or writes, by the indexes of arguments.
+/// A value in memory that a stream waits for or writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Signal {
-    /// Address of the value.
+    /// Index of the argument with the address of the value.
     pub address: usize,
-    /// The value.
+    /// Index of the argument with the value.
     pub value: usize,
-    /// The stream.
+    /// Index of the argument that names the stream.
     pub stream: usize,
 }
 
-/// Several of these, by the indexes of arguments.
+/// Several operations on values in memory: waits for values, and writes of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Posted {
-    /// The array of operations.
+    /// Index of the argument with the array of operations.
     pub operations: usize,
-    /// Number of operations.
+    /// Index of the argument with the number of operations.
     pub count: usize,
-    /// The stream.
+    /// Index of the argument that names the stream.
     pub stream: usize,
 }
 
-/// A function of the program that is called in stream order, by the indexes of arguments.
+/// A function of the program that is called in stream order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostCall {
-    /// The function.
+    /// Index of the argument with the function.
     pub function: usize,
-    /// The stream.
+    /// Index of the argument that names the stream.
     pub stream: usize,
 }
 
@@ -401,23 +402,23 @@ pub enum Effect {
     Retains(Named),
     /// Sets the access of devices to memory.
     Grants(Grant),
-    /// Makes the created allocation a multicast object, to which devices are added.
+    /// Makes the created allocation a multicast object, to which devices can be added.
     Gathers(Gathered),
-    /// Adds a device to a team.
+    /// Adds a device to a multicast object.
     Joins(AddedDevice),
     /// Binds memory to a multicast object.
     Binds(Bound),
     /// Unbinds memory from a multicast object.
     Unbinds(Unbound),
-    /// Enables access, and the value that the call requires.
+    /// Enables access. The second value is an argument that must have a certain value.
     Enables(Named, Option<Demand>),
-    /// Switches it off.
+    /// Disables access.
     Disables(Named),
     /// Ends an object of the process, even if others have it open: frees, destroys, or resets it.
     Ends(End),
     /// Copies bytes.
     Copies(Copied),
-    /// Reads or writes bytes, and the other side is no device memory, or a structure names it.
+    /// Reads or writes bytes of device memory. The other side is not device memory, or a structure names both sides.
     Uses(Used),
     /// Makes several copies. Either side may be device memory.
     UsesEach(Batch),
@@ -425,37 +426,39 @@ pub enum Effect {
     Launches(Launched),
     /// Records an event in a stream: the argument that names the event.
     Records(usize),
-    /// Returns after work is done.
+    /// Returns only after certain work is done.
     Completes(Work),
     /// Has the later work of a stream wait for an event.
     Follows(Followed),
-    /// Ends a stream. Its work continues. The argument that names it.
+    /// Ends a stream, whose work continues. The value is the index of the argument that names the stream.
     Drops(usize),
     /// Has the later work of a stream wait for a value in memory.
     Awaits(Signal),
     /// Writes a value to memory in stream order.
     Signals(Signal),
-    /// Does several of these two.
+    /// Does several waits for values and writes of values (`Awaits`, `Signals`).
     Posts(Posted),
     /// Calls a function of the program in stream order.
     Runs(HostCall),
     /// Finds kernels that are loaded.
     Finds(LookedUp),
-    /// Unloads kernels: a module, or a library, and the argument that names it.
+    /// Unloads kernels. The values are the kind of their container, a module or a library, and the index of the
+    /// argument that names it.
     Unloads(Code, usize),
-    /// Creates or updates an executable graph. The argument that names it, and the one that names the graph
-    /// that it is created from.
+    /// Creates or updates an executable graph. The values are the indexes of the arguments that name the executable
+    /// graph, and the graph from which it is created.
     Instantiates(usize, usize),
-    /// Launches a graph, and the argument that names it.
+    /// Launches a graph. The value is the index of the argument that names the executable graph.
     Replays(usize),
     /// Changes the parameters of a node of an executable graph.
     Alters(Altered),
-    /// Ends an executable graph, or makes a change that is not tracked. The argument that names it.
+    /// Ends an executable graph, or makes a change that is not tracked. The value is the index of the argument that
+    /// names the executable graph.
     Discards(usize),
-    /// Queries, and changes nothing.
+    /// Queries the driver or NVML, and changes nothing.
     Asks(Query),
-    /// Finds a function: the argument that receives its address. For a function of the table, cupeer returns
-    /// its own address instead.
+    /// Finds a function. The value is the index of the argument that receives the function's address. For a function
+    /// of the table, cupeer returns its own address instead.
     LooksUp(usize),
     /// Initializes the driver in the process.
     Begins,
@@ -476,9 +479,7 @@ impl Effect {
             Effect::Makes(_) | Effect::Retains(_) => &[],
             Effect::Copies(_) | Effect::Uses(_) | Effect::UsesEach(_) => &[Group::Copy],
             Effect::Launches(_) => &[Group::Launch],
-            Effect::Instantiates(..) | Effect::Replays(_) | Effect::Alters(_) | Effect::Discards(_) => {
-                &[Group::Graph]
-            }
+            Effect::Instantiates(..) | Effect::Replays(_) | Effect::Alters(_) | Effect::Discards(_) => &[Group::Graph],
             Effect::Records(_) => &[Group::Event],
             Effect::Completes(_)
             | Effect::Follows(_)
@@ -503,11 +504,11 @@ impl Effect {
         }
     }
 
-    /// Returns the groups that follow from the kind of object.
-    const fn families(self) -> &'static [Group] {
+    /// Returns the groups that follow from the kind of object of the effect.
+    const fn object_groups(self) -> &'static [Group] {
         match self {
             Effect::Makes(Made { object: Object::Memory, .. }) => &[],
-            Effect::Ends(End { object, .. }) if !object.is_ended_by_name() => &[],
+            Effect::Ends(End { object, .. }) if !object.has_dedicated_end_calls() => &[],
             Effect::Exports(Shared { object, .. })
             | Effect::Opens(Shared { object, .. })
             | Effect::Enables(Named { object, .. }, _)
@@ -516,7 +517,7 @@ impl Effect {
             | Effect::Disables(Named { object, .. })
             | Effect::Ends(End { object, .. })
             | Effect::Makes(Made { object, .. })
-            | Effect::Retains(Named { object, .. }) => object.families(),
+            | Effect::Retains(Named { object, .. }) => object.sharing_groups(),
             _ => &[],
         }
     }
@@ -551,26 +552,26 @@ pub(crate) const fn is_equal(a: &[u8], b: &[u8]) -> bool {
 pub struct Groups(u32);
 
 impl Groups {
-    /// Returns the groups that follow from effects.
+    /// Returns the groups that follow from the effects of a function.
     pub const fn of(effects: &[Effect]) -> Groups {
         let mut groups = Groups(0);
         let mut index = 0;
         while index < effects.len() {
             // A call that ends all sorts of objects also closes handles, but programs make it for other reasons.
-            if !(matches!(effects[index], Effect::Closes(_)) && ends(effects)) {
-                groups = groups.with(effects[index].groups()).with(effects[index].families());
+            if !(matches!(effects[index], Effect::Closes(_)) && has_end(effects)) {
+                groups = groups.with_groups(effects[index].groups()).with_groups(effects[index].object_groups());
             }
             index += 1;
         }
         groups
     }
 
-    /// Returns these groups, and those of a library's functions.
+    /// Adds the group of a library to these groups, if the library has one: that of the CUDA runtime.
     pub const fn and_of(self, library: Library) -> Groups {
-        if matches!(library, Library::Cudart) { self.with(&[Group::Runtime]) } else { self }
+        if matches!(library, Library::Cudart) { self.with_groups(&[Group::Runtime]) } else { self }
     }
 
-    const fn with(mut self, groups: &[Group]) -> Groups {
+    const fn with_groups(mut self, groups: &[Group]) -> Groups {
         let mut index = 0;
         while index < groups.len() {
             self.0 |= 1 << groups[index] as u32;
@@ -585,7 +586,7 @@ impl Groups {
     }
 }
 
-const fn ends(effects: &[Effect]) -> bool {
+const fn has_end(effects: &[Effect]) -> bool {
     let mut index = 0;
     while index < effects.len() {
         if matches!(effects[index], Effect::Ends(_)) {

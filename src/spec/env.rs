@@ -4,16 +4,16 @@
 use crate::record::RING_SIZES;
 use crate::record::slot::finding::Severity;
 
-/// A variable.
+/// An environment variable that cupeer reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Variable {
-    /// Name.
+    /// Name of the variable.
     pub name: &'static str,
-    /// Form of the value.
+    /// Form of the variable's value.
     pub value: &'static str,
-    /// Kind of value.
+    /// Kind of the variable's value.
     pub content: Content,
-    /// Meaning, with the default.
+    /// Meaning of the variable, with its default value.
     pub doc: &'static str,
 }
 
@@ -22,7 +22,7 @@ pub struct Variable {
 pub enum Content {
     /// May name files, hosts, or parts of the program: `cupeer pack --redact environment` leaves it out.
     Private,
-    /// Says only how cupeer recorded: it is kept.
+    /// Says only how cupeer recorded, so packed recordings keep it.
     Harmless,
 }
 
@@ -99,28 +99,28 @@ pub const BRIEF: &str = "brief";
 
 /// Level of checking: the values of [`CHECK`] except `off`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Level {
+pub struct CheckLevel {
     /// Least severity of printed findings.
     pub severity: Severity,
     /// True if each finding is printed in one line, and its details at the end.
     pub is_brief: bool,
 }
 
-impl Level {
+impl CheckLevel {
     /// Parses a value: `warnings` selects warnings and errors. The inner value is `None` for `off`.
-    pub fn parse(text: &str) -> Option<Option<Level>> {
-        let level = |severity, is_brief| Some(Some(Level { severity, is_brief }));
+    pub fn parse(text: &str) -> Option<Option<CheckLevel>> {
+        let level = |severity, is_brief| Some(Some(CheckLevel { severity, is_brief }));
         match text {
             "off" => Some(None),
             "full" => level(Severity::Warning, false),
             BRIEF => level(Severity::Warning, true),
-            _ => level(Severity::of(text.strip_suffix('s')?)?, false),
+            _ => level(Severity::from_word(text.strip_suffix('s')?)?, false),
         }
     }
 
-    /// Returns the level of a process with this value of the variable, which may be unset.
-    pub fn of(value: Option<&str>) -> Option<Level> {
-        Level::parse(value?).flatten()
+    /// Returns the level for a value of [`CHECK`]. Returns `None` if the variable is unset, `off`, or wrong.
+    pub fn from_variable(value: Option<&str>) -> Option<CheckLevel> {
+        CheckLevel::parse(value?).flatten()
     }
 }
 
@@ -131,7 +131,8 @@ pub const RING_SIZE: u64 = 16 << 20;
 pub const AUTO_LIMIT: u64 = 256 << 20;
 /// Default number of ranks up to which everything is kept.
 pub const AUTO_RANKS: u32 = 256;
-/// The size of the ring that each process of a larger job has: a node has hundreds of processes, and may keep files in memory.
+/// Size in bytes of the ring that each process of a larger job has. A node has hundreds of processes, and may keep
+/// files in memory.
 pub const AUTO_RING: u64 = 4 << 20;
 
 /// Selection of recorded calls: the values of [`RECORD`] and `--record`.
@@ -140,7 +141,7 @@ pub enum RecordMode {
     /// `auto[:N]`: everything up to [`AUTO_LIMIT`] in a job with up to this number of ranks. In a larger job,
     /// a ring in the host's folder, and only for processes that share something.
     Auto(u32),
-    /// `off`: there is none.
+    /// `off`: no recording.
     Off,
     /// `full[:SIZE]`: everything or, with a size in bytes, the first and the last events.
     Full(Option<u64>),
@@ -149,10 +150,10 @@ pub enum RecordMode {
 }
 
 impl RecordMode {
-    /// Reads a value. The error is a sentence about it.
+    /// Parses a value of [`RECORD`]. The error is a sentence about the mistake.
     pub fn parse(text: &str) -> Result<RecordMode, &'static str> {
         let known = "it takes auto, auto:RANKS, full, full:SIZE, off, ring, or ring:SIZE, such as ring:64M";
-        let sized = |digits, make: fn(u64) -> RecordMode| match size(digits) {
+        let sized = |digits, make: fn(u64) -> RecordMode| match parse_size(digits) {
             Some(size) if RING_SIZES.contains(&size) => Ok(make(size)),
             Some(_) => Err("a SIZE is at least 1M and at most 1024G"),
             None => Err(known),
@@ -177,7 +178,7 @@ impl RecordMode {
 }
 
 /// Reads a size: a number of bytes, or one followed by K, M or G.
-pub fn size(text: &str) -> Option<u64> {
+pub fn parse_size(text: &str) -> Option<u64> {
     let (digits, shift) = match text.as_bytes().last()? {
         b'K' | b'k' => (&text[..text.len() - 1], 10),
         b'M' | b'm' => (&text[..text.len() - 1], 20),
@@ -207,7 +208,7 @@ mod tests {
             ("1T", None),
             ("99999999999G", None),
         ] {
-            assert_eq!(size(text), wanted, "{text}");
+            assert_eq!(parse_size(text), wanted, "{text}");
         }
     }
 
@@ -252,13 +253,16 @@ mod tests {
 
     #[test]
     fn levels_are_severities_of_many() {
-        assert_eq!(["errors", "warnings", "notes"].map(|word| Level::of(Some(word)).unwrap().severity), {
-            let mut worst_first = Severity::ALL;
-            worst_first.reverse();
-            worst_first
-        });
+        assert_eq!(
+            ["errors", "warnings", "notes"].map(|word| CheckLevel::from_variable(Some(word)).unwrap().severity),
+            {
+                let mut worst_first = Severity::ALL;
+                worst_first.reverse();
+                worst_first
+            }
+        );
         for wrong in ["", "s", "error", "all", "Errors"] {
-            assert_eq!(Level::parse(wrong), None, "{wrong}");
+            assert_eq!(CheckLevel::parse(wrong), None, "{wrong}");
         }
     }
 

@@ -7,9 +7,9 @@ mod stream;
 use crate::argument::arguments;
 pub use crate::argument::{ArgSpec, ArgType, Direction};
 use crate::effect::{
-    AddedDevice, AddressSpace, Altered, Batch, Bound, Code, Copied, Demand, Effect, End, Followed, Gathered,
-    Grant, Groups, HostCall, Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, OtherArgs,
-    Posted, Query, Shared, Signal, Subject, Unbound, Used, Work, effects,
+    AddedDevice, AddressSpace, Altered, Batch, Bound, Code, Copied, Demand, Effect, End, Followed, Gathered, Grant,
+    Groups, HostCall, Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, OtherArgs, Posted, Query, Shared,
+    Signal, Subject, Unbound, Used, Work, effects,
 };
 pub use crate::group::{Group, Library};
 use core::ffi::CStr;
@@ -29,13 +29,13 @@ named! {
         /// The library is not simulated.
         Absent = "absent",
     }
-    /// The word of `cupeer list functions`.
+    /// Returns the word for the evidence in `cupeer list functions`.
     pub fn name;
 }
 
 /// Arguments that the function that undoes a call receives: indexes of the call's arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Given {
+pub struct UndoArgs {
     /// Argument that names the object that the call opened, enabled, or created.
     pub by: usize,
     /// Argument with the size of the object, if the function needs it.
@@ -45,18 +45,18 @@ pub struct Given {
 /// Maximum number of arguments of a function.
 pub const MOST_ARGUMENTS: usize = 11;
 
-/// An entry of the table.
+/// An entry of the table: the facts about one function.
 #[derive(Clone, Copy, Debug)]
 pub struct FnSpec {
-    /// Number.
+    /// Number of the function in the table.
     pub id: FnId,
-    /// The exported name, with a NUL behind it.
+    /// Exported name of the function, with a NUL behind it.
     symbol: &'static str,
     /// Library of the real function.
     pub library: Library,
-    /// The first version for which that finds it; 0 if there is none.
+    /// First version of CUDA in which `cuGetProcAddress` finds the function; 0 if there is none.
     pub since: u32,
-    /// The groups that follow from that.
+    /// Groups of the function, which follow from its effects and its library.
     pub(crate) groups: Groups,
     /// Evidence for the simulated driver's answers.
     pub simulated: Fidelity,
@@ -66,12 +66,12 @@ pub struct FnSpec {
     seen: &'static [i32],
 }
 
-/// Functions whose calls fault plans may change.
-pub fn alterable() -> impl Iterator<Item = &'static FnSpec> + Clone {
+/// Returns the functions whose calls fault plans may change.
+pub fn alterable_functions() -> impl Iterator<Item = &'static FnSpec> + Clone {
     FUNCTIONS.iter().filter(|function| function.is_alterable())
 }
 
-/// Lists functions, in the order of the table.
+/// Defines lists of functions: `NAME: test` lists those for which `FnSpec::test` is true, in the order of the table.
 macro_rules! functions_that {
     ($(#[doc = $doc:literal] $name:ident: $test:ident;)*) => {$(
         #[doc = $doc]
@@ -168,7 +168,7 @@ macro_rules! derive_specs {
             seen: results!($library $($($seen)*)?),
         },)*];
 
-        /// A table of its own, so that the preload library does not contain it.
+        /// Sentences about the functions, in a table of their own, so that the preload library does not contain them.
         static DOCS: &[&str] = &[$($doc.trim_ascii()),*];
 
         static ALL: &[FnId] = &[$(FnId::$name,)*];
@@ -180,18 +180,18 @@ macro_rules! derive_specs {
 crate::intercepted_functions!(derive_specs);
 
 impl FnSpec {
-    /// The exported name.
+    /// Returns the exported name.
     pub const fn name(&self) -> &'static str {
         self.symbol.split_at(self.symbol.len() - 1).0
     }
 
-    /// Returns the name for C.
+    /// Returns the exported name as a C string.
     pub const fn c_name(&self) -> &'static CStr {
         // SAFETY: each ends in a NUL and has no other, because it is that of an item of Rust.
         unsafe { CStr::from_bytes_with_nul_unchecked(self.symbol.as_bytes()) }
     }
 
-    /// Effects of a success.
+    /// Returns the effects of a successful call.
     pub const fn effects(&self) -> &'static [Effect] {
         self.effects
     }
@@ -206,8 +206,8 @@ impl FnSpec {
         self.results
     }
 
-    /// The memory that a success allocates, of a pool or not.
-    pub const fn allocates(&self) -> Option<Made> {
+    /// Returns the memory that a successful call allocates, from a pool or not.
+    pub const fn allocated_memory(&self) -> Option<Made> {
         match *self.effects() {
             [Effect::Makes(made @ Made { object: Object::Memory | Object::Pointer, .. })] => Some(made),
             _ => None,
@@ -215,13 +215,14 @@ impl FnSpec {
     }
 
     /// Returns true if a failure can mean that a device has no memory left for a context.
-    pub const fn has_context(&self) -> bool {
+    pub const fn can_lack_context_memory(&self) -> bool {
         let retains = matches!(self.effects(), [Effect::Retains(Named { object: Object::Primary, .. })]);
-        retains || self.creates_context().is_some()
+        retains || self.created_context().is_some()
     }
 
-    /// Failures that its documentation does not list, and that real drivers were seen to return.
-    pub const fn seen(&self) -> &'static [i32] {
+    /// Returns the failures that real drivers were seen to return, and that the function's documentation does not
+    /// list.
+    pub const fn undocumented_results(&self) -> &'static [i32] {
         self.seen
     }
 }
@@ -233,7 +234,7 @@ const _: () = {
         let args = FUNCTIONS[index].args();
         let (mut bytes, mut arg) = (0, 0);
         while arg < args.len() {
-            bytes += args[arg].stored();
+            bytes += args[arg].stored_size();
             assert!(
                 bytes <= crate::record::slot::ARGS || matches!(args[arg].direction, Direction::In),
                 "an output lies outside of the slot"
@@ -241,10 +242,7 @@ const _: () = {
             arg += 1;
         }
         let is_tracked = FUNCTIONS[index].is_tracked();
-        assert!(
-            bytes <= crate::record::slot::ARGS || is_tracked,
-            "only weighty calls have arguments elsewhere"
-        );
+        assert!(bytes <= crate::record::slot::ARGS || is_tracked, "only weighty calls have arguments elsewhere");
         assert!(
             bytes <= crate::record::slot::MOST_ARGS && args.len() <= MOST_ARGUMENTS,
             "a function has more arguments than a recording has room for"
@@ -252,7 +250,7 @@ const _: () = {
         // A recording has a state for each of the first eight arguments. Later ones share that of the eighth.
         let mut arg = 7;
         while args.len() > 8 && arg < args.len() {
-            assert!(matches!(args[arg].direction, Direction::In) && args[arg].stored() == args[arg].size());
+            assert!(matches!(args[arg].direction, Direction::In) && args[arg].stored_size() == args[arg].value_size());
             arg += 1;
         }
         index += 1;
@@ -260,18 +258,18 @@ const _: () = {
 };
 
 impl FnId {
-    /// All functions of the table in order.
+    /// Returns all functions, in the order of the table.
     pub fn all() -> impl Iterator<Item = FnId> {
         ALL.iter().copied()
     }
 
-    /// The function of a name.
-    pub fn named(name: &str) -> Option<FnId> {
+    /// Returns the function with this name.
+    pub fn by_name(name: &str) -> Option<FnId> {
         FnId::all().find(|id| id.spec().name() == name)
     }
 
-    /// The function that does something, in its newest form.
-    pub fn newest(does: impl Fn(&FnSpec) -> bool) -> Option<FnId> {
+    /// Returns the newest function that meets a condition.
+    pub fn find_newest(does: impl Fn(&FnSpec) -> bool) -> Option<FnId> {
         FnId::all().filter(|id| does(id.spec())).max_by_key(|id| id.spec().since)
     }
 
@@ -284,7 +282,7 @@ impl FnId {
         ALL[index]
     }
 
-    /// The entry of this function.
+    /// Returns the entry of this function in the table.
     pub fn spec(self) -> &'static FnSpec {
         &FUNCTIONS[self as usize]
     }

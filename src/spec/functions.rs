@@ -119,352 +119,354 @@ mod vmm;
 /// Hands every entry of the table to the macro `$callback`.
 #[macro_export]
 macro_rules! intercepted_functions {
-    ($callback:path) => { $crate::with_vmm_functions! { $callback;
+    ($callback:path) => {
+        $crate::with_vmm_functions! { $callback;
 
-/// Queries whether contexts on one device can access memory of another device directly.
-fn cuDeviceCanAccessPeer(
-    out canAccessPeer: *mut i32,
-    in dev: $crate::abi::CUdevice,
-    in peerDev: $crate::abi::CUdevice,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4000, simulated: Recorded,
-    effects: [Asks Reach(dev, peerDev) as canAccessPeer],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE],
-    seen: [INVALID_VALUE],
-}
+        /// Queries whether contexts on one device can access memory of another device directly.
+        fn cuDeviceCanAccessPeer(
+            out canAccessPeer: *mut i32,
+            in dev: $crate::abi::CUdevice,
+            in peerDev: $crate::abi::CUdevice,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4000, simulated: Recorded,
+            effects: [Asks Reach(dev, peerDev) as canAccessPeer],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE],
+            seen: [INVALID_VALUE],
+        }
 
-/// Queries an attribute of the link between two devices.
-fn cuDeviceGetP2PAttribute(
-    out value: *mut i32,
-    in attrib: $crate::abi::CUdevice_P2PAttribute,
-    in srcDevice: $crate::abi::CUdevice,
-    in dstDevice: $crate::abi::CUdevice,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 8000, simulated: Recorded,
-    effects: [Asks Link(srcDevice, dstDevice) as value where attrib is 2],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_VALUE],
-}
+        /// Queries an attribute of the link between two devices.
+        fn cuDeviceGetP2PAttribute(
+            out value: *mut i32,
+            in attrib: $crate::abi::CUdevice_P2PAttribute,
+            in srcDevice: $crate::abi::CUdevice,
+            in dstDevice: $crate::abi::CUdevice,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 8000, simulated: Recorded,
+            effects: [Asks Link(srcDevice, dstDevice) as value where attrib is 2],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_VALUE],
+        }
 
-/// Queries which atomic operations the link between two devices supports natively.
-fn cuDeviceGetP2PAtomicCapabilities(
-    out[count] capabilities: *mut u32,
-    in[count] operations: *const $crate::abi::CUatomicOperation,
-    in count: u32,
-    in srcDevice: $crate::abi::CUdevice,
-    in dstDevice: $crate::abi::CUdevice,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 13000, simulated: Recorded,
-    effects: [Asks Link(srcDevice, dstDevice) as capabilities],
-    results: [SUCCESS, INVALID_DEVICE, INVALID_VALUE],
-    seen: [NOT_INITIALIZED],
-}
+        /// Queries which atomic operations the link between two devices supports natively.
+        fn cuDeviceGetP2PAtomicCapabilities(
+            out[count] capabilities: *mut u32,
+            in[count] operations: *const $crate::abi::CUatomicOperation,
+            in count: u32,
+            in srcDevice: $crate::abi::CUdevice,
+            in dstDevice: $crate::abi::CUdevice,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 13000, simulated: Recorded,
+            effects: [Asks Link(srcDevice, dstDevice) as capabilities],
+            results: [SUCCESS, INVALID_DEVICE, INVALID_VALUE],
+            seen: [NOT_INITIALIZED],
+        }
 
-/// Lets the current context access all allocations of a peer context, in this direction only.
-fn cuCtxEnablePeerAccess(
-    in peerContext: $crate::abi::CUcontext,
-    in Flags: u32,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4000, simulated: Recorded,
-    effects: [Enables Peer(peerContext) where Flags is 0],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_ALREADY_ENABLED, TOO_MANY_PEERS,
-              INVALID_CONTEXT, PEER_ACCESS_UNSUPPORTED, INVALID_VALUE],
-    seen: [CONTEXT_IS_DESTROYED, MAP_FAILED],
-}
+        /// Lets the current context access all allocations of a peer context, in this direction only.
+        fn cuCtxEnablePeerAccess(
+            in peerContext: $crate::abi::CUcontext,
+            in Flags: u32,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4000, simulated: Recorded,
+            effects: [Enables Peer(peerContext) where Flags is 0],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_ALREADY_ENABLED, TOO_MANY_PEERS,
+                      INVALID_CONTEXT, PEER_ACCESS_UNSUPPORTED, INVALID_VALUE],
+            seen: [CONTEXT_IS_DESTROYED, MAP_FAILED],
+        }
 
-/// Revokes the access that cuCtxEnablePeerAccess gave.
-fn cuCtxDisablePeerAccess(
-    in peerContext: $crate::abi::CUcontext,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4000, simulated: Recorded,
-    effects: [Disables Peer(peerContext)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_NOT_ENABLED, INVALID_CONTEXT],
-    seen: [CONTEXT_IS_DESTROYED],
-}
+        /// Revokes the access that cuCtxEnablePeerAccess gave.
+        fn cuCtxDisablePeerAccess(
+            in peerContext: $crate::abi::CUcontext,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4000, simulated: Recorded,
+            effects: [Disables Peer(peerContext)],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_NOT_ENABLED, INVALID_CONTEXT],
+            seen: [CONTEXT_IS_DESTROYED],
+        }
 
-/// Creates a handle of an allocation, for another process to open.
-fn cuIpcGetMemHandle(
-    out pHandle: *mut $crate::abi::CUipcMemHandle,
-    in dptr: $crate::abi::CUdeviceptr,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4010, simulated: Recorded,
-    effects: [Exports Memory(dptr) as pHandle],
-    results: [SUCCESS, INVALID_HANDLE, INVALID_CONTEXT, OUT_OF_MEMORY, MAP_FAILED, INVALID_VALUE],
-    seen: [NOT_SUPPORTED, CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
-}
+        /// Creates a handle of an allocation, for another process to open.
+        fn cuIpcGetMemHandle(
+            out pHandle: *mut $crate::abi::CUipcMemHandle,
+            in dptr: $crate::abi::CUdeviceptr,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4010, simulated: Recorded,
+            effects: [Exports Memory(dptr) as pHandle],
+            results: [SUCCESS, INVALID_HANDLE, INVALID_CONTEXT, OUT_OF_MEMORY, MAP_FAILED, INVALID_VALUE],
+            seen: [NOT_SUPPORTED, CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
+        }
 
-/// Maps an allocation of another process.
-fn cuIpcOpenMemHandle(
-    out pdptr: *mut $crate::abi::CUdeviceptr,
-    in handle: $crate::abi::CUipcMemHandle,
-    in Flags: $crate::abi::IpcMemFlags,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4010, simulated: Recorded,
-    effects: [Opens Memory(pdptr) from handle where Flags is 1],
-    results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
-    seen: [PEER_ACCESS_UNSUPPORTED, NOT_PERMITTED, INVALID_DEVICE, OUT_OF_MEMORY, NOT_SUPPORTED, ALREADY_MAPPED,
-           CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
-}
+        /// Maps an allocation of another process.
+        fn cuIpcOpenMemHandle(
+            out pdptr: *mut $crate::abi::CUdeviceptr,
+            in handle: $crate::abi::CUipcMemHandle,
+            in Flags: $crate::abi::IpcMemFlags,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4010, simulated: Recorded,
+            effects: [Opens Memory(pdptr) from handle where Flags is 1],
+            results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
+            seen: [PEER_ACCESS_UNSUPPORTED, NOT_PERMITTED, INVALID_DEVICE, OUT_OF_MEMORY, NOT_SUPPORTED, ALREADY_MAPPED,
+                   CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
+        }
 
-/// Maps an allocation of another process.
-fn cuIpcOpenMemHandle_v2(
-    out pdptr: *mut $crate::abi::CUdeviceptr,
-    in handle: $crate::abi::CUipcMemHandle,
-    in Flags: $crate::abi::IpcMemFlags,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11000, simulated: Recorded,
-    effects: [Opens Memory(pdptr) from handle where Flags is 1],
-    results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
-    seen: [PEER_ACCESS_UNSUPPORTED, NOT_PERMITTED, INVALID_DEVICE, OUT_OF_MEMORY, NOT_SUPPORTED, ALREADY_MAPPED,
-           CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
-}
+        /// Maps an allocation of another process.
+        fn cuIpcOpenMemHandle_v2(
+            out pdptr: *mut $crate::abi::CUdeviceptr,
+            in handle: $crate::abi::CUipcMemHandle,
+            in Flags: $crate::abi::IpcMemFlags,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 11000, simulated: Recorded,
+            effects: [Opens Memory(pdptr) from handle where Flags is 1],
+            results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
+            seen: [PEER_ACCESS_UNSUPPORTED, NOT_PERMITTED, INVALID_DEVICE, OUT_OF_MEMORY, NOT_SUPPORTED, ALREADY_MAPPED,
+                   CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
+        }
 
-/// Releases one reference to a mapping; the last one unmaps it.
-fn cuIpcCloseMemHandle(
-    in dptr: $crate::abi::CUdeviceptr,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4010, simulated: Recorded,
-    effects: [Closes Memory(dptr)],
-    results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, INVALID_VALUE],
-    seen: [CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
-}
+        /// Releases one reference to a mapping; the last one unmaps it.
+        fn cuIpcCloseMemHandle(
+            in dptr: $crate::abi::CUdeviceptr,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4010, simulated: Recorded,
+            effects: [Closes Memory(dptr)],
+            results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, INVALID_VALUE],
+            seen: [CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
+        }
 
-/// Creates a handle of an event, for another process to open.
-fn cuIpcGetEventHandle(
-    out pHandle: *mut $crate::abi::CUipcEventHandle,
-    in event: $crate::abi::CUevent,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4010, simulated: Recorded,
-    effects: [Exports Event(event) as pHandle],
-    results: [SUCCESS, INVALID_HANDLE, OUT_OF_MEMORY, MAP_FAILED, INVALID_VALUE],
-    seen: [NOT_SUPPORTED, INVALID_CONTEXT, NOT_INITIALIZED, DEINITIALIZED],
-}
+        /// Creates a handle of an event, for another process to open.
+        fn cuIpcGetEventHandle(
+            out pHandle: *mut $crate::abi::CUipcEventHandle,
+            in event: $crate::abi::CUevent,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4010, simulated: Recorded,
+            effects: [Exports Event(event) as pHandle],
+            results: [SUCCESS, INVALID_HANDLE, OUT_OF_MEMORY, MAP_FAILED, INVALID_VALUE],
+            seen: [NOT_SUPPORTED, INVALID_CONTEXT, NOT_INITIALIZED, DEINITIALIZED],
+        }
 
-/// Opens an event of another process; cuEventDestroy closes it.
-fn cuIpcOpenEventHandle(
-    out phEvent: *mut $crate::abi::CUevent,
-    in handle: $crate::abi::CUipcEventHandle,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4010, simulated: Recorded,
-    effects: [Opens Event(phEvent) from handle],
-    results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, PEER_ACCESS_UNSUPPORTED, INVALID_HANDLE, INVALID_VALUE],
-    seen: [NOT_SUPPORTED, CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
-}
+        /// Opens an event of another process; cuEventDestroy closes it.
+        fn cuIpcOpenEventHandle(
+            out phEvent: *mut $crate::abi::CUevent,
+            in handle: $crate::abi::CUipcEventHandle,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4010, simulated: Recorded,
+            effects: [Opens Event(phEvent) from handle],
+            results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, PEER_ACCESS_UNSUPPORTED, INVALID_HANDLE, INVALID_VALUE],
+            seen: [NOT_SUPPORTED, CONTEXT_IS_DESTROYED, NOT_INITIALIZED, DEINITIALIZED],
+        }
 
-/// Finds a driver function by name and version (the form of CUDA 11.3 to 11.8).
-fn cuGetProcAddress(
-    string symbol: *const core::ffi::c_char,
-    out pfn: *mut $crate::abi::FunctionPointer,
-    in cudaVersion: i32,
-    in flags: $crate::abi::ProcAddressFlags,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11030, simulated: Recorded,
-    effects: [LooksUp Function(symbol) as pfn],
-    results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-    seen: [NOT_FOUND],
-}
+        /// Finds a driver function by name and version (the form of CUDA 11.3 to 11.8).
+        fn cuGetProcAddress(
+            string symbol: *const core::ffi::c_char,
+            out pfn: *mut $crate::abi::FunctionPointer,
+            in cudaVersion: i32,
+            in flags: $crate::abi::ProcAddressFlags,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 11030, simulated: Recorded,
+            effects: [LooksUp Function(symbol) as pfn],
+            results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
+            seen: [NOT_FOUND],
+        }
 
-/// Finds a driver function by name and version, or says why there is none.
-fn cuGetProcAddress_v2(
-    string symbol: *const core::ffi::c_char,
-    out pfn: *mut $crate::abi::FunctionPointer,
-    in cudaVersion: i32,
-    in flags: $crate::abi::ProcAddressFlags,
-    out symbolStatus: *mut $crate::abi::CUdriverProcAddressQueryResult,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 12000, simulated: Recorded,
-    effects: [LooksUp Function(symbol) as pfn],
-    results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-}
+        /// Finds a driver function by name and version, or says why there is none.
+        fn cuGetProcAddress_v2(
+            string symbol: *const core::ffi::c_char,
+            out pfn: *mut $crate::abi::FunctionPointer,
+            in cudaVersion: i32,
+            in flags: $crate::abi::ProcAddressFlags,
+            out symbolStatus: *mut $crate::abi::CUdriverProcAddressQueryResult,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 12000, simulated: Recorded,
+            effects: [LooksUp Function(symbol) as pfn],
+            results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
+        }
 
-/// Frees device memory.
-fn cuMemFree(
-    in dptr: u32,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 2000, simulated: Documented,
-    effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
+        /// Frees device memory.
+        fn cuMemFree(
+            in dptr: u32,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 2000, simulated: Documented,
+            effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+        }
 
-/// Frees device memory, even if another process still has it open.
-fn cuMemFree_v2(
-    in dptr: $crate::abi::CUdeviceptr,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 3020, simulated: Recorded,
-    effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    seen: [CONTEXT_IS_DESTROYED],
-}
+        /// Frees device memory, even if another process still has it open.
+        fn cuMemFree_v2(
+            in dptr: $crate::abi::CUdeviceptr,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 3020, simulated: Recorded,
+            effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+            seen: [CONTEXT_IS_DESTROYED],
+        }
 
-/// Frees device memory in stream order, including memory that cuMemAlloc gave.
-fn cuMemFreeAsync(
-    in dptr: $crate::abi::CUdeviceptr,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11020, simulated: Recorded,
-    effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
-    also: cuMemFreeAsync_ptsz, since: 11020, simulated: Documented,
-}
+        /// Frees device memory in stream order, including memory that cuMemAlloc gave.
+        fn cuMemFreeAsync(
+            in dptr: $crate::abi::CUdeviceptr,
+            in hStream: $crate::abi::CUstream,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 11020, simulated: Recorded,
+            effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
+            also: cuMemFreeAsync_ptsz, since: 11020, simulated: Documented,
+        }
 
-/// Copies between any two addresses.
-fn cuMemcpy(
-    in dst: $crate::abi::CUdeviceptr,
-    in src: $crate::abi::CUdeviceptr,
-    in ByteCount: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4000, simulated: Recorded,
-    effects: [Copies Memory(dst) from src sized ByteCount on Anything],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: cuMemcpy_ptds, since: 7000, simulated: Documented,
-}
+        /// Copies between any two addresses.
+        fn cuMemcpy(
+            in dst: $crate::abi::CUdeviceptr,
+            in src: $crate::abi::CUdeviceptr,
+            in ByteCount: usize,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4000, simulated: Recorded,
+            effects: [Copies Memory(dst) from src sized ByteCount on Anything],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+            also: cuMemcpy_ptds, since: 7000, simulated: Documented,
+        }
 
-/// Copies between any two addresses, in stream order.
-fn cuMemcpyAsync(
-    in dst: $crate::abi::CUdeviceptr,
-    in src: $crate::abi::CUdeviceptr,
-    in ByteCount: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4000, simulated: Documented,
-    effects: [Copies Memory(dst) from src sized ByteCount on Anything],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: cuMemcpyAsync_ptsz, since: 7000, simulated: Documented,
-}
+        /// Copies between any two addresses, in stream order.
+        fn cuMemcpyAsync(
+            in dst: $crate::abi::CUdeviceptr,
+            in src: $crate::abi::CUdeviceptr,
+            in ByteCount: usize,
+            in hStream: $crate::abi::CUstream,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4000, simulated: Documented,
+            effects: [Copies Memory(dst) from src sized ByteCount on Anything],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+            also: cuMemcpyAsync_ptsz, since: 7000, simulated: Documented,
+        }
 
-/// Copies device memory.
-fn cuMemcpyDtoD_v2(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in srcDevice: $crate::abi::CUdeviceptr,
-    in ByteCount: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 3020, simulated: Recorded,
-    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: cuMemcpyDtoD_v2_ptds, since: 7000, simulated: Documented,
-}
+        /// Copies device memory.
+        fn cuMemcpyDtoD_v2(
+            in dstDevice: $crate::abi::CUdeviceptr,
+            in srcDevice: $crate::abi::CUdeviceptr,
+            in ByteCount: usize,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 3020, simulated: Recorded,
+            effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+            also: cuMemcpyDtoD_v2_ptds, since: 7000, simulated: Documented,
+        }
 
-/// Copies device memory, in stream order.
-fn cuMemcpyDtoDAsync_v2(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in srcDevice: $crate::abi::CUdeviceptr,
-    in ByteCount: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 3020, simulated: Documented,
-    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: cuMemcpyDtoDAsync_v2_ptsz, since: 7000, simulated: Documented,
-}
+        /// Copies device memory, in stream order.
+        fn cuMemcpyDtoDAsync_v2(
+            in dstDevice: $crate::abi::CUdeviceptr,
+            in srcDevice: $crate::abi::CUdeviceptr,
+            in ByteCount: usize,
+            in hStream: $crate::abi::CUstream,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 3020, simulated: Documented,
+            effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+            also: cuMemcpyDtoDAsync_v2_ptsz, since: 7000, simulated: Documented,
+        }
 
-/// Copies device memory between two contexts.
-fn cuMemcpyPeer(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in dstContext: $crate::abi::CUcontext,
-    in srcDevice: $crate::abi::CUdeviceptr,
-    in srcContext: $crate::abi::CUcontext,
-    in ByteCount: usize,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4000, simulated: Recorded,
-    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    also: cuMemcpyPeer_ptds, since: 7000, simulated: Documented,
-}
+        /// Copies device memory between two contexts.
+        fn cuMemcpyPeer(
+            in dstDevice: $crate::abi::CUdeviceptr,
+            in dstContext: $crate::abi::CUcontext,
+            in srcDevice: $crate::abi::CUdeviceptr,
+            in srcContext: $crate::abi::CUcontext,
+            in ByteCount: usize,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4000, simulated: Recorded,
+            effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+            also: cuMemcpyPeer_ptds, since: 7000, simulated: Documented,
+        }
 
-/// Copies device memory between two contexts, in stream order.
-fn cuMemcpyPeerAsync(
-    in dstDevice: $crate::abi::CUdeviceptr,
-    in dstContext: $crate::abi::CUcontext,
-    in srcDevice: $crate::abi::CUdeviceptr,
-    in srcContext: $crate::abi::CUcontext,
-    in ByteCount: usize,
-    in hStream: $crate::abi::CUstream,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4000, simulated: Documented,
-    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
-    also: cuMemcpyPeerAsync_ptsz, since: 7000, simulated: Documented,
-}
+        /// Copies device memory between two contexts, in stream order.
+        fn cuMemcpyPeerAsync(
+            in dstDevice: $crate::abi::CUdeviceptr,
+            in dstContext: $crate::abi::CUcontext,
+            in srcDevice: $crate::abi::CUdeviceptr,
+            in srcContext: $crate::abi::CUcontext,
+            in ByteCount: usize,
+            in hStream: $crate::abi::CUstream,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4000, simulated: Documented,
+            effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+            also: cuMemcpyPeerAsync_ptsz, since: 7000, simulated: Documented,
+        }
 
-/// Destroys an event.
-fn cuEventDestroy(
-    in hEvent: $crate::abi::CUevent,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 2000, simulated: Documented,
-    effects: [Ends Event(hEvent), Closes Event(hEvent)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
-}
+        /// Destroys an event.
+        fn cuEventDestroy(
+            in hEvent: $crate::abi::CUevent,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 2000, simulated: Documented,
+            effects: [Ends Event(hEvent), Closes Event(hEvent)],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
+        }
 
-/// Destroys an event, or closes one that cuIpcOpenEventHandle opened.
-fn cuEventDestroy_v2(
-    in hEvent: $crate::abi::CUevent,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4000, simulated: Recorded,
-    effects: [Ends Event(hEvent), Closes Event(hEvent)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
-}
+        /// Destroys an event, or closes one that cuIpcOpenEventHandle opened.
+        fn cuEventDestroy_v2(
+            in hEvent: $crate::abi::CUevent,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4000, simulated: Recorded,
+            effects: [Ends Event(hEvent), Closes Event(hEvent)],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
+        }
 
-/// Destroys a context that was not attached.
-fn cuCtxDestroy(
-    in ctx: $crate::abi::CUcontext,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 2000, simulated: Documented,
-    effects: [Ends Context(ctx)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
+        /// Destroys a context that was not attached.
+        fn cuCtxDestroy(
+            in ctx: $crate::abi::CUcontext,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 2000, simulated: Documented,
+            effects: [Ends Context(ctx)],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+        }
 
-/// Destroys a context, with everything allocated in it.
-fn cuCtxDestroy_v2(
-    in ctx: $crate::abi::CUcontext,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 4000, simulated: Recorded,
-    effects: [Ends Context(ctx)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-}
+        /// Destroys a context, with everything allocated in it.
+        fn cuCtxDestroy_v2(
+            in ctx: $crate::abi::CUcontext,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 4000, simulated: Recorded,
+            effects: [Ends Context(ctx)],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+        }
 
-/// Releases one reference to the current context; the last one destroys it.
-fn cuCtxDetach(
-    in ctx: $crate::abi::CUcontext,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 2000, simulated: Recorded,
-    effects: [Ends Context(ctx) on LastReference],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT],
-}
+        /// Releases one reference to the current context; the last one destroys it.
+        fn cuCtxDetach(
+            in ctx: $crate::abi::CUcontext,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 2000, simulated: Recorded,
+            effects: [Ends Context(ctx) on LastReference],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT],
+        }
 
-/// Releases one reference to the primary context of a device.
-fn cuDevicePrimaryCtxRelease(
-    in dev: $crate::abi::CUdevice,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Ends Primary(dev) on LastReference],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_CONTEXT],
-}
+        /// Releases one reference to the primary context of a device.
+        fn cuDevicePrimaryCtxRelease(
+            in dev: $crate::abi::CUdevice,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 7000, simulated: Documented,
+            effects: [Ends Primary(dev) on LastReference],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_CONTEXT],
+        }
 
-/// Releases one reference to the primary context of a device; the last one resets it.
-fn cuDevicePrimaryCtxRelease_v2(
-    in dev: $crate::abi::CUdevice,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11000, simulated: Recorded,
-    effects: [Ends Primary(dev) on LastReference],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_CONTEXT],
-}
+        /// Releases one reference to the primary context of a device; the last one resets it.
+        fn cuDevicePrimaryCtxRelease_v2(
+            in dev: $crate::abi::CUdevice,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 11000, simulated: Recorded,
+            effects: [Ends Primary(dev) on LastReference],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_CONTEXT],
+        }
 
-/// Destroys everything in the primary context of a device.
-fn cuDevicePrimaryCtxReset(
-    in dev: $crate::abi::CUdevice,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 7000, simulated: Documented,
-    effects: [Ends Primary(dev)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, PRIMARY_CONTEXT_ACTIVE],
-}
+        /// Destroys everything in the primary context of a device.
+        fn cuDevicePrimaryCtxReset(
+            in dev: $crate::abi::CUdevice,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 7000, simulated: Documented,
+            effects: [Ends Primary(dev)],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, PRIMARY_CONTEXT_ACTIVE],
+        }
 
-/// Destroys everything in the primary context of a device, whatever retains it.
-fn cuDevicePrimaryCtxReset_v2(
-    in dev: $crate::abi::CUdevice,
-) -> $crate::abi::CUresult {
-    library: Cuda, since: 11000, simulated: Recorded,
-    effects: [Ends Primary(dev)],
-    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, PRIMARY_CONTEXT_ACTIVE],
-}
+        /// Destroys everything in the primary context of a device, whatever retains it.
+        fn cuDevicePrimaryCtxReset_v2(
+            in dev: $crate::abi::CUdevice,
+        ) -> $crate::abi::CUresult {
+            library: Cuda, since: 11000, simulated: Recorded,
+            effects: [Ends Primary(dev)],
+            results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, PRIMARY_CONTEXT_ACTIVE],
+        }
 
-    } };
+            }
+    };
 }

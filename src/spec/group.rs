@@ -24,11 +24,11 @@ impl Library {
     /// Returns true if an object with this soname is the library. The runtime's name has a version, and
     /// packagers extend it: `libcudart.so.12`, `libcudart-0b9d5b6d.so.12.4.127`.
     #[inline]
-    pub fn is_called(self, soname: &[u8]) -> bool {
+    pub fn matches_soname(self, soname: &[u8]) -> bool {
         match self {
-            Library::Cudart => soname
-                .strip_prefix(b"libcudart")
-                .is_some_and(|rest| matches!(rest.first(), Some(b'.' | b'-'))),
+            Library::Cudart => {
+                soname.strip_prefix(b"libcudart").is_some_and(|rest| matches!(rest.first(), Some(b'.' | b'-')))
+            }
             _ => self.soname().as_bytes() == soname,
         }
     }

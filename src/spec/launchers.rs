@@ -8,7 +8,7 @@
 #[derive(Clone, Copy, Debug)]
 pub struct Launcher {
     /// Format of `cupeer env` for this launcher; `None` if it needs none.
-    pub format: Option<Format>,
+    pub format: Option<LauncherFormat>,
     /// Programs that may start other programs without passing on the environment.
     pub barriers: Names,
     /// Programs and Python modules whose arguments name the script or program that they run.
@@ -27,16 +27,16 @@ pub struct Launcher {
     pub sizes: Names,
     /// Variables with other numbers, which a redacted recording keeps.
     pub numbers: Names,
-    /// First letters of other variables that are recorded. They must not contain secrets.
+    /// Prefixes of the names of other variables that are recorded. These variables must not contain secrets.
     pub recorded: Names,
 }
 
-/// List of names.
+/// List of names of programs, files, or variables.
 pub type Names = &'static [&'static str];
 
 /// Output format of `cupeer env`.
 #[derive(Clone, Copy, Debug)]
-pub struct Format {
+pub struct LauncherFormat {
     /// Name of the format, as the value of `--format`.
     pub name: &'static str,
     /// Help for the format.
@@ -44,12 +44,12 @@ pub struct Format {
     /// Example of a command with the format, for the help.
     pub example: Option<&'static str>,
     /// Notation of the variables.
-    pub notation: Notation,
+    pub notation: VariableNotation,
 }
 
 /// Notation of variables and their values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Notation {
+pub enum VariableNotation {
     /// Export lines for a shell.
     Exports,
     /// Options of docker, including mounts.
@@ -67,49 +67,39 @@ pub enum Notation {
 /// All launchers.
 pub const LAUNCHERS: &[Launcher] = &[
     Launcher {
-        format: Some(Format {
+        format: Some(LauncherFormat {
             name: "sh",
             help: "Export lines for a POSIX shell, for eval",
             example: Some("eval \"$(cupeer env --log text --format sh)\""),
-            notation: Notation::Exports,
+            notation: VariableNotation::Exports,
         }),
         barriers: &["ssh", "sudo", "su", "doas"],
         ..NONE
     },
     Launcher {
-        format: Some(Format {
+        format: Some(LauncherFormat {
             name: "docker",
             help: "Arguments of docker run",
             example: Some("eval \"docker run $(cupeer env --log text --format docker) IMAGE PROGRAM\""),
-            notation: Notation::Container,
+            notation: VariableNotation::Container,
         }),
         barriers: &["docker", "podman", "nerdctl"],
         ..NONE
     },
     Launcher {
-        format: Some(Format {
+        format: Some(LauncherFormat {
             name: "k8s",
             help: "YAML for a container of a pod",
             example: None,
-            notation: Notation::Pod,
+            notation: VariableNotation::Pod,
         }),
         barriers: &["kubectl"],
         ..NONE
     },
     // torchrun sets the first three for each worker; `accelerate` and `deepspeed` start its workers.
     Launcher {
-        runners: &[
-            "accelerate",
-            "deepspeed",
-            "torch.distributed.launch",
-            "torch.distributed.run",
-            "torchrun",
-        ],
-        agent_files: &[
-            "torch/distributed/elastic/",
-            "torch/distributed/launcher/",
-            "torch/distributed/run.py",
-        ],
+        runners: &["accelerate", "deepspeed", "torch.distributed.launch", "torch.distributed.run", "torchrun"],
+        agent_files: &["torch/distributed/elastic/", "torch/distributed/launcher/", "torch/distributed/run.py"],
         ranks: &["RANK"],
         local_ranks: &["LOCAL_RANK"],
         sizes: &["WORLD_SIZE"],
@@ -118,11 +108,11 @@ pub const LAUNCHERS: &[Launcher] = &[
     },
     // Open MPI and PRRTE.
     Launcher {
-        format: Some(Format {
+        format: Some(LauncherFormat {
             name: "mpirun",
             help: "Arguments of Open MPI's mpirun",
             example: Some("eval \"mpirun -np 2 $(cupeer env --log text --format mpirun) PROGRAM\""),
-            notation: Notation::Prefix("-x "),
+            notation: VariableNotation::Prefix("-x "),
         }),
         barriers: &["mpirun", "mpiexec", "orterun", "prterun"],
         runners: &["mpirun", "mpiexec", "orterun", "prterun"],
@@ -143,11 +133,11 @@ pub const LAUNCHERS: &[Launcher] = &[
         ..NONE
     },
     Launcher {
-        format: Some(Format {
+        format: Some(LauncherFormat {
             name: "srun",
             help: "Argument of Slurm's srun",
             example: Some("eval \"srun $(cupeer env --log text --format srun) PROGRAM\""),
-            notation: Notation::CommaList,
+            notation: VariableNotation::CommaList,
         }),
         barriers: &["srun", "sbatch"],
         runners: &["srun"],
@@ -159,13 +149,11 @@ pub const LAUNCHERS: &[Launcher] = &[
         ..NONE
     },
     Launcher {
-        format: Some(Format {
+        format: Some(LauncherFormat {
             name: "ray",
             help: "JSON runtime environment of Ray",
-            example: Some(
-                "ray job submit --runtime-env-json=\"$(cupeer env --log text --format ray)\" -- PROGRAM",
-            ),
-            notation: Notation::Json,
+            example: Some("ray job submit --runtime-env-json=\"$(cupeer env --log text --format ray)\" -- PROGRAM"),
+            notation: VariableNotation::Json,
         }),
         barriers: &["ray", "raylet"],
         servants: &["ray::IDLE", "raylet", "gcs_server", "ray/dashboard", "ray/_private"],
@@ -189,7 +177,7 @@ const NONE: Launcher = Launcher {
 };
 
 /// Returns the names in one kind of list, over all launchers.
-pub fn names(list: impl Fn(&Launcher) -> Names) -> impl Iterator<Item = &'static str> {
+pub fn collect_names(list: impl Fn(&Launcher) -> Names) -> impl Iterator<Item = &'static str> {
     LAUNCHERS.iter().flat_map(move |launcher| list(launcher).iter().copied())
 }
 

@@ -18,14 +18,14 @@ impl fmt::Display for TextError {
 }
 
 /// Returns the name nearest to `typed`, if it is near enough for a suggestion.
-pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn find_nearest_name<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// Limit on the length of a name in bytes. All known names are shorter.
     const LONGEST: usize = 100;
     let typed = typed.get(..LONGEST + 1).map_or(typed, |_| "").to_ascii_lowercase();
     let limit = (typed.len() / 3).clamp(1, 4);
     names
         .into_iter()
-        .map(|name| (distance(&typed, &name.to_ascii_lowercase()), name))
+        .map(|name| (edit_distance(&typed, &name.to_ascii_lowercase()), name))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
@@ -33,7 +33,7 @@ pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
 
 /// Returns the Levenshtein distance of two ASCII names in bytes. Two neighboring bytes that were swapped
 /// count once.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut row: Vec<usize> = (0..=b.len()).collect();
     let (mut before, mut next) = (row.clone(), row.clone());
@@ -55,7 +55,7 @@ fn distance(a: &str, b: &str) -> usize {
 
 /// Returns true if a name matches a pattern in which `*` stands for any bytes and `?` for one. It backtracks
 /// only to the last `*`, so that no pattern is slow.
-pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
+pub fn matches_pattern(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star = None;
     while n < name.len() {
@@ -85,10 +85,10 @@ mod tests {
     #[test]
     fn finds_what_was_meant_and_nothing_far_away() {
         let names = ["cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuCtxEnablePeerAccess"];
-        assert_eq!(nearest("cuIpcOpenMemHandel", names), Some("cuIpcOpenMemHandle"));
-        assert_eq!(nearest("CUIPCGETMEMHANDLE", names), Some("cuIpcGetMemHandle"));
-        assert_eq!(nearest("printf", names), None);
-        assert_eq!(nearest("", names), None);
+        assert_eq!(find_nearest_name("cuIpcOpenMemHandel", names), Some("cuIpcOpenMemHandle"));
+        assert_eq!(find_nearest_name("CUIPCGETMEMHANDLE", names), Some("cuIpcGetMemHandle"));
+        assert_eq!(find_nearest_name("printf", names), None);
+        assert_eq!(find_nearest_name("", names), None);
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
             ("dealy", "delay", 1),
             ("ab", "ba", 1),
         ] {
-            assert_eq!(distance(a, b), d, "{a} {b}");
+            assert_eq!(edit_distance(a, b), d, "{a} {b}");
         }
     }
 }

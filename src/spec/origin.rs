@@ -3,7 +3,7 @@
 
 /// Owner of the code of a Python frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin<'a> {
+pub enum CodeOrigin<'a> {
     /// Python's own code, or a script that starts installed code.
     Python,
     /// An installed package, by its name.
@@ -12,40 +12,39 @@ pub enum Origin<'a> {
     User,
 }
 
-impl Origin<'_> {
-    /// Largest value that [`Origin::standing`] returns.
+impl CodeOrigin<'_> {
+    /// Largest value that [`CodeOrigin::relevance`] returns.
     pub const BEST: u8 = 2;
 
     /// Returns how well a frame identifies the maker of a call, given the origin of the innermost frame. The
     /// innermost of the best frames identifies it. Users who look for a leak need a line of their own, not
     /// one of PyTorch's.
-    pub fn standing(self, innermost: Origin) -> u8 {
+    pub fn relevance(self, innermost: CodeOrigin) -> u8 {
         match self {
-            Origin::User => Origin::BEST,
-            _ if self != Origin::Python && self != innermost => 1,
+            CodeOrigin::User => CodeOrigin::BEST,
+            _ if self != CodeOrigin::Python && self != innermost => 1,
             _ => 0,
         }
     }
 
     /// Returns the origin of a source file.
-    pub fn of(file: &str) -> Origin<'_> {
+    pub fn of_file(file: &str) -> CodeOrigin<'_> {
         let parts = || file.split('/');
         let installed = parts().skip_while(|part| !["site-packages", "dist-packages"].contains(part)).nth(1);
         if let Some(package) = installed {
-            return Origin::Package(package);
+            return CodeOrigin::Package(package);
         }
-        let is_version = |part: &str| {
-            part.strip_prefix("python").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-        };
+        let is_version =
+            |part: &str| part.strip_prefix("python").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         let mut pairs = parts().zip(parts().skip(1));
         let is_library = pairs.any(|(lib, python)| ["lib", "lib64"].contains(&lib) && is_version(python));
         let is_script = parts().rev().nth(1) == Some("bin");
-        if file.starts_with("<frozen") || is_library || is_script { Origin::Python } else { Origin::User }
+        if file.starts_with("<frozen") || is_library || is_script { CodeOrigin::Python } else { CodeOrigin::User }
     }
 }
 
 /// Returns true if a source file is a header, by the end of its name.
-pub fn is_header(file: &str) -> bool {
+pub fn is_header_file(file: &str) -> bool {
     const ENDINGS: [&str; 9] = ["h", "hh", "hpp", "hxx", "cuh", "inl", "inc", "tcc", "ipp"];
     file.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
 }
@@ -56,26 +55,25 @@ mod tests {
 
     #[test]
     fn the_users_own_frames_stand_before_those_of_packages_and_of_python() {
-        let (torch, vllm) = (Origin::Package("torch"), Origin::Package("vllm"));
-        let standings =
-            |innermost| [Origin::User, vllm, torch, Origin::Python].map(|o| o.standing(innermost));
+        let (torch, vllm) = (CodeOrigin::Package("torch"), CodeOrigin::Package("vllm"));
+        let standings = |innermost| [CodeOrigin::User, vllm, torch, CodeOrigin::Python].map(|o| o.relevance(innermost));
         assert_eq!(standings(torch), [2, 1, 0, 0]);
-        assert_eq!(standings(Origin::Python), [2, 1, 1, 0]);
+        assert_eq!(standings(CodeOrigin::Python), [2, 1, 1, 0]);
     }
 
     #[test]
     fn files_of_users_packages_and_python_are_told_apart() {
         for own in ["/home/a/train.py", "train.py", "<string>", "/lib/a.py", "/home/python3/lib/a.py"] {
-            assert_eq!(Origin::of(own), Origin::User, "{own}");
+            assert_eq!(CodeOrigin::of_file(own), CodeOrigin::User, "{own}");
         }
         for (file, package) in [
             ("/usr/lib/python3/dist-packages/numpy/x.py", "numpy"),
             ("/opt/venv/lib64/python3.13t/site-packages/torch/storage.py", "torch"),
         ] {
-            assert_eq!(Origin::of(file), Origin::Package(package));
+            assert_eq!(CodeOrigin::of_file(file), CodeOrigin::Package(package));
         }
         for python in ["/usr/lib/python3.11/threading.py", "<frozen runpy>", "/opt/venv/bin/vllm"] {
-            assert_eq!(Origin::of(python), Origin::Python, "{python}");
+            assert_eq!(CodeOrigin::of_file(python), CodeOrigin::Python, "{python}");
         }
     }
 }

@@ -246,7 +246,7 @@ macro_rules! derive_others {
 driver_functions_beyond!(derive_others);
 
 /// Returns the list sorted by name, without regard to case.
-pub fn by_name() -> Vec<OtherFn> {
+pub fn sorted_by_name() -> Vec<OtherFn> {
     let mut others = OTHERS.to_vec();
     others.sort_by_key(|f| f.symbol.to_ascii_lowercase());
     others
@@ -284,8 +284,7 @@ mod tests {
     }
     #[test]
     fn all_functions_whose_waits_are_known_are_there_once() {
-        let mut names: Vec<&str> =
-            crate::waits::TABLE.iter().flat_map(|(names, _)| names.split_whitespace()).collect();
+        let mut names: Vec<&str> = crate::waits::TABLE.iter().flat_map(|(names, _)| names.split_whitespace()).collect();
         let symbols = OTHERS.iter().map(|f| f.symbol).chain(FUNCTIONS.iter().map(|f| f.name()));
         let known: HashSet<&str> = symbols.filter_map(|symbol| symbol.split("_v").next()).collect();
         names.iter().for_each(|name| assert!(known.contains(name), "{name}"));

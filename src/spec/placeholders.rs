@@ -2,7 +2,7 @@
 
 /// Part of a file name with placeholders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Piece<'a> {
+pub enum FileNamePart<'a> {
     /// Literal text. `%%` is one percent sign.
     Text(&'a [u8]),
     /// `%p`: the pid.
@@ -15,22 +15,22 @@ pub enum Piece<'a> {
     Stray,
 }
 
-/// Error about the character after a percent sign.
+/// Error message for a percent sign with a wrong character after it.
 pub const AFTER: &str = "% must be followed by p, h, q{VAR} or %";
 
 /// Returns the parts of a file name.
-pub fn pieces(name: &[u8]) -> impl Iterator<Item = Piece<'_>> {
+pub fn parse_file_name(name: &[u8]) -> impl Iterator<Item = FileNamePart<'_>> {
     let mut rest = name;
     core::iter::from_fn(move || {
         let (piece, after) = match rest {
             [] => return None,
-            [b'%', b'p', after @ ..] => (Piece::Pid, after),
-            [b'%', b'h', after @ ..] => (Piece::Host, after),
-            [b'%', b'%', after @ ..] => (Piece::Text(b"%"), after),
-            [b'%', after @ ..] => variable(after).unwrap_or((Piece::Stray, after)),
+            [b'%', b'p', after @ ..] => (FileNamePart::Pid, after),
+            [b'%', b'h', after @ ..] => (FileNamePart::Host, after),
+            [b'%', b'%', after @ ..] => (FileNamePart::Text(b"%"), after),
+            [b'%', after @ ..] => parse_variable(after).unwrap_or((FileNamePart::Stray, after)),
             _ => {
                 let end = rest.iter().position(|byte| *byte == b'%').unwrap_or(rest.len());
-                (Piece::Text(&rest[..end]), &rest[end..])
+                (FileNamePart::Text(&rest[..end]), &rest[end..])
             }
         };
         rest = after;
@@ -38,10 +38,10 @@ pub fn pieces(name: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-fn variable(after: &[u8]) -> Option<(Piece<'_>, &[u8])> {
+fn parse_variable(after: &[u8]) -> Option<(FileNamePart<'_>, &[u8])> {
     let quoted = after.strip_prefix(b"q{")?;
     let end = quoted.iter().position(|byte| *byte == b'}').filter(|end| *end > 0)?;
-    Some((Piece::Variable(&quoted[..end]), &quoted[end + 1..]))
+    Some((FileNamePart::Variable(&quoted[..end]), &quoted[end + 1..]))
 }
 
 #[cfg(test)]
@@ -50,25 +50,24 @@ mod tests {
 
     #[test]
     fn names_fall_into_pieces() {
-        let all = |name: &'static str| pieces(name.as_bytes()).collect::<Vec<_>>();
+        let all = |name: &'static str| parse_file_name(name.as_bytes()).collect::<Vec<_>>();
         assert_eq!(
             all("/tmp/%p.%h%%%q{A}b"),
             [
-                Piece::Text(b"/tmp/"),
-                Piece::Pid,
-                Piece::Text(b"."),
-                Piece::Host,
-                Piece::Text(b"%"),
-                Piece::Variable(b"A"),
-                Piece::Text(b"b"),
+                FileNamePart::Text(b"/tmp/"),
+                FileNamePart::Pid,
+                FileNamePart::Text(b"."),
+                FileNamePart::Host,
+                FileNamePart::Text(b"%"),
+                FileNamePart::Variable(b"A"),
+                FileNamePart::Text(b"b"),
             ]
         );
         for stray in ["%", "%x", "%q", "%q{", "%q{}"] {
-            assert_eq!(all(stray)[0], Piece::Stray, "{stray}");
+            assert_eq!(all(stray)[0], FileNamePart::Stray, "{stray}");
             // The parts add up to the text.
-            let rest = all(stray)
-                .into_iter()
-                .map(|piece| if let Piece::Text(text) = piece { text.len() } else { 1 });
+            let rest =
+                all(stray).into_iter().map(|piece| if let FileNamePart::Text(text) = piece { text.len() } else { 1 });
             assert_eq!(rest.sum::<usize>(), stray.len(), "{stray}");
         }
     }

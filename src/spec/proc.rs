@@ -37,8 +37,7 @@ impl Stat {
         /// Flag PF_EXITING of the kernel.
         const EXITING: u64 = 4;
         let from = text.iter().rposition(|byte| *byte == b')')? + 1;
-        let mut fields =
-            text[from..].split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
+        let mut fields = text[from..].split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
         let number = |field: &[u8]| core::str::from_utf8(field).ok()?.parse::<u64>().ok();
         // The state is field 3, the first one after the name.
         let state = *fields.next()?.first()?;
@@ -54,7 +53,7 @@ impl Stat {
 
 /// Returns the pids of a process from the text of its `status` file: that in the namespace of /proc first,
 /// and that in the process's own namespace last.
-pub fn pids(status: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+pub fn parse_pids(status: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"));
     line.unwrap_or_default().split(|byte| byte.is_ascii_whitespace()).filter(|pid| !pid.is_empty())
 }
@@ -70,8 +69,7 @@ mod tests {
                 "12 (a ) b) {state} 1 12 12 0 -1 {flags} 1 0 2 0 3 4 5 6 20 0 1 0 4711 100 5 18446744073709551615 1 2 140736 0 0"
             )
         };
-        let sleeping =
-            Stat { state: b'S', parent: 1, is_ending: false, threads: 1, started: 4711, stack: 140736 };
+        let sleeping = Stat { state: b'S', parent: 1, is_ending: false, threads: 1, started: 4711, stack: 140736 };
         assert_eq!(Stat::parse(stat("S", 4194304).as_bytes()), Some(sleeping));
         assert!(Stat::parse(stat("R", 4194304 | 4).as_bytes()).unwrap().is_ending);
         assert!(Stat::parse(stat("Z", 0).as_bytes()).unwrap().is_ending);
@@ -89,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_process_below_the_namespace_of_proc_has_several_pids() {
-        let numbers = |text: &'static str| pids(text.as_bytes()).collect::<Vec<_>>();
+        let numbers = |text: &'static str| parse_pids(text.as_bytes()).collect::<Vec<_>>();
         assert_eq!(numbers("Name:\ta\nNSpid:\t12\nVmPeak:\t 3 kB\n"), [b"12"]);
         assert!(numbers("Name:\ta\n").is_empty());
         assert_eq!(numbers("Name:\ta\nNSpid:\t4711\t12\n"), [&b"4711"[..], b"12"]);

@@ -2,25 +2,25 @@
 
 use crate::launchers::column;
 
-/// The variables with the rank in the job, the one that counts most first.
+/// Variables with the rank in the job. The first one in the list that is a number counts.
 pub const JOB: &[&str] = column!(ranks);
 /// The variables with the rank on the host.
 pub const HOST: &[&str] = column!(local_ranks);
 
-/// The variables with the number of ranks in the job, the one that counts most first.
+/// Variables with the number of ranks in the job. The first one in the list that is a number counts.
 pub const SIZE: &[&str] = column!(sizes);
 
 /// Returns true if a variable gives a rank, or the number of ranks.
-pub fn is_one(name: &[u8]) -> bool {
-    [JOB, HOST, SIZE].into_iter().any(|variables| position(variables, name).is_some())
+pub fn is_rank_variable(name: &[u8]) -> bool {
+    [JOB, HOST, SIZE].into_iter().any(|variables| find_position(variables, name).is_some())
 }
 
-fn position(variables: &[&str], name: &[u8]) -> Option<usize> {
+fn find_position(variables: &[&str], name: &[u8]) -> Option<usize> {
     variables.iter().position(|known| known.as_bytes() == name)
 }
 
-/// Ranks of a process. Of each list, the first variable whose value is a number counts, in whatever order the
-/// variables are added.
+/// Ranks of a process in its job and on its host. If several variables are numbers, the first one in the list counts,
+/// in whatever order they are added.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Ranks {
     job: Option<(usize, u32)>,
@@ -29,8 +29,8 @@ pub struct Ranks {
 
 impl Ranks {
     /// Adds an environment variable, if it is one of those with ranks.
-    pub fn see(&mut self, name: &[u8], value: &[u8]) {
-        let places = [JOB, HOST].map(|variables| position(variables, name));
+    pub fn add_variable(&mut self, name: &[u8], value: &[u8]) {
+        let places = [JOB, HOST].map(|variables| find_position(variables, name));
         for (at, found) in places.into_iter().zip([&mut self.job, &mut self.host]) {
             let Some(at) = at else { continue };
             let rank = str::from_utf8(value).ok().and_then(|value| value.parse().ok());
@@ -43,12 +43,12 @@ impl Ranks {
     }
 
     /// Returns the rank in the job; `None` if no variable has it.
-    pub fn job(&self) -> Option<u32> {
+    pub fn rank_in_job(&self) -> Option<u32> {
         self.job.map(|(_, rank)| rank)
     }
 
-    /// Returns the rank on the host; `None` if no variable has it.
-    pub fn host(&self) -> Option<u32> {
+    /// Returns the rank among the processes on the host; `None` if no variable has it.
+    pub fn rank_on_host(&self) -> Option<u32> {
         self.host.map(|(_, rank)| rank)
     }
 }
@@ -71,10 +71,10 @@ mod tests {
         for from in 0..variables.len() {
             let mut ranks = Ranks::default();
             for (name, value) in variables[from..].iter().chain(&variables[..from]) {
-                ranks.see(name.as_bytes(), value.as_bytes());
+                ranks.add_variable(name.as_bytes(), value.as_bytes());
             }
-            assert_eq!((ranks.job(), ranks.host()), (Some(2), Some(0)), "from {from}");
+            assert_eq!((ranks.rank_in_job(), ranks.rank_on_host()), (Some(2), Some(0)), "from {from}");
         }
-        assert_eq!((Ranks::default().job(), Ranks::default().host()), (None, None));
+        assert_eq!((Ranks::default().rank_in_job(), Ranks::default().rank_on_host()), (None, None));
     }
 }

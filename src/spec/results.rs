@@ -56,14 +56,14 @@ impl ResultSpec {
     }
 
     /// Returns the name as people type it: without the library's prefix and `ERROR_`.
-    pub fn short(&self) -> &'static str {
+    pub fn short_name(&self) -> &'static str {
         let name = self.name();
-        let name = name.strip_prefix(self.library.prefix()).unwrap_or(name);
+        let name = name.strip_prefix(self.library.name_prefix()).unwrap_or(name);
         name.strip_prefix("ERROR_").unwrap_or(name)
     }
 
     /// Returns the text of `cuGetErrorString` or `nvmlErrorString`.
-    pub fn string(&self) -> &'static str {
+    pub fn library_text(&self) -> &'static str {
         self.string.trim_end_matches('\0')
     }
 
@@ -72,7 +72,7 @@ impl ResultSpec {
         self.meaning
     }
 
-    /// The name and the text with their terminating NUL, for callers from C.
+    /// Returns the name and the text with their terminating NULs, for C.
     pub fn c_texts(&self) -> (&'static str, &'static str) {
         (self.name, self.string)
     }
@@ -80,7 +80,7 @@ impl ResultSpec {
 
 impl Library {
     /// Returns the prefix of the codes' names.
-    fn prefix(self) -> &'static str {
+    fn name_prefix(self) -> &'static str {
         match self {
             Library::Cuda => "CUDA_",
             Library::Nvml => "NVML_",
@@ -103,7 +103,8 @@ impl Library {
         results.binary_search_by_key(&number, |r| r.number).ok().map(|i| &results[i])
     }
 
-    /// Finds a code by what a person types: a number, or its name with or without its prefixes, in any case.
+    /// Returns the code with this number or name, as a person types it: the name with or without its prefixes, in
+    /// upper or lower case.
     pub fn parse_result(self, text: &str) -> Option<&'static ResultSpec> {
         if let Ok(number) = text.parse() {
             return self.result(number);
@@ -114,20 +115,20 @@ impl Library {
             return self.result(known.number);
         }
         let upper = text.to_ascii_uppercase();
-        let wanted = upper.strip_prefix(self.prefix()).unwrap_or(&upper);
+        let wanted = upper.strip_prefix(self.name_prefix()).unwrap_or(&upper);
         let wanted = wanted.strip_prefix("ERROR_").unwrap_or(wanted);
-        self.results().iter().find(|r| r.short() == wanted)
+        self.results().iter().find(|r| r.short_name() == wanted)
     }
 }
 
 /// Returns the entry of a driver result if it is documented. For the result of a function in the table, use
 /// [`crate::function::FnSpec::result`].
-pub fn spec(number: i32) -> Option<&'static ResultSpec> {
+pub fn find_spec(number: i32) -> Option<&'static ResultSpec> {
     Library::Cuda.result(number)
 }
 
-/// Finds a code of the driver's by what a person types.
-pub fn parse(text: &str) -> Option<&'static ResultSpec> {
+/// Returns the result code of the driver with this number or name, as a person types it.
+pub fn parse_result_code(text: &str) -> Option<&'static ResultSpec> {
     Library::Cuda.parse_result(text)
 }
 
@@ -355,7 +356,7 @@ mod tests {
         for results in [RESULTS, nvml::RESULTS] {
             assert!(results.windows(2).all(|w| w[0].number < w[1].number));
             for (i, r) in results.iter().enumerate() {
-                assert!(results[i + 1..].iter().all(|other| other.short() != r.short()), "{}", r.name());
+                assert!(results[i + 1..].iter().all(|other| other.short_name() != r.short_name()), "{}", r.name());
             }
         }
     }
@@ -372,13 +373,13 @@ mod tests {
     #[test]
     fn people_type_codes_in_many_ways() {
         for text in ["CUDA_ERROR_MAP_FAILED", "MAP_FAILED", "map_failed", "ERROR_MAP_FAILED", "205"] {
-            assert_eq!(parse(text), Some(Result::MAP_FAILED.spec()), "{text}");
+            assert_eq!(parse_result_code(text), Some(Result::MAP_FAILED.spec()), "{text}");
         }
-        assert_eq!(parse("cudaErrorMapBufferObjectFailed"), Some(Result::MAP_FAILED.spec()));
+        assert_eq!(parse_result_code("cudaErrorMapBufferObjectFailed"), Some(Result::MAP_FAILED.spec()));
         assert_eq!(Library::Nvml.parse_result("cudaErrorUnknown"), None);
-        assert_eq!(parse("success").map(|r| r.number), Some(0));
+        assert_eq!(parse_result_code("success").map(|r| r.number), Some(0));
         for text in ["", "CUDA_", "MAP_FAIL", "203", "-1", "99999999999", "NVML_ERROR_TIMEOUT"] {
-            assert_eq!(parse(text), None, "{text:?}");
+            assert_eq!(parse_result_code(text), None, "{text:?}");
         }
     }
 
@@ -387,7 +388,7 @@ mod tests {
         for text in ["NOT_SUPPORTED", "ERROR_NOT_SUPPORTED", "NVML_ERROR_NOT_SUPPORTED", "3"] {
             assert_eq!(Library::Nvml.parse_result(text), Some(nvml::Result::NOT_SUPPORTED.spec()), "{text}");
         }
-        assert_eq!(parse("not_supported"), Some(Result::NOT_SUPPORTED.spec()));
+        assert_eq!(parse_result_code("not_supported"), Some(Result::NOT_SUPPORTED.spec()));
         assert_eq!(Library::Nvml.parse_result("CUDA_ERROR_NOT_SUPPORTED"), None);
     }
 }

@@ -56,7 +56,7 @@ functions! {
 }
 
 /// Returns true if a path is that of the runtime library, by its file name: `libcudart.so.12`.
-pub fn is_library(path: &[u8]) -> bool {
+pub fn is_runtime_library(path: &[u8]) -> bool {
     let wanted = b"libcudart";
     let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     file.len() >= wanted.len() && file.iter().zip(wanted).all(|(byte, wanted)| byte == wanted)
@@ -67,18 +67,18 @@ const PREFIX: &str = "cuda";
 
 impl RuntimeFn {
     /// Returns true if the runtime function calls this function of the table, in any version.
-    pub fn is(&self, function: &FnSpec) -> bool {
+    pub fn calls_function(&self, function: &FnSpec) -> bool {
         function.lookup() == self.calls.spec().lookup()
     }
 
     /// Returns the functions of the table that the runtime function stands for.
-    pub fn functions(&self) -> impl Iterator<Item = &'static FnSpec> {
-        FUNCTIONS.iter().filter(|function| self.is(function))
+    pub fn driver_functions(&self) -> impl Iterator<Item = &'static FnSpec> {
+        FUNCTIONS.iter().filter(|function| self.calls_function(function))
     }
 
-    /// Returns one line with the driver functions that it stands for.
-    pub fn sentence(&self) -> String {
-        let names: Vec<&str> = self.functions().map(|function| function.name()).collect();
+    /// Returns one line with the driver functions that the runtime function stands for.
+    pub fn explanation(&self) -> String {
+        let names: Vec<&str> = self.driver_functions().map(|function| function.name()).collect();
         let names = match names.split_last() {
             Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
             _ => names.concat(),
@@ -88,51 +88,51 @@ impl RuntimeFn {
 }
 
 /// Returns the runtime's name of a function in the table, if it has one.
-pub fn name_of(function: &FnSpec) -> Option<&'static str> {
-    RUNTIME.iter().find(|known| known.is(function)).map(|known| known.name)
+pub fn runtime_name_of(function: &FnSpec) -> Option<&'static str> {
+    RUNTIME.iter().find(|known| known.calls_function(function)).map(|known| known.name)
 }
 
 /// Returns the runtime function with a name, in upper or lower case.
-pub fn function(name: &str) -> Option<&'static RuntimeFn> {
+pub fn find_function(name: &str) -> Option<&'static RuntimeFn> {
     RUNTIME.iter().find(|known| known.name.eq_ignore_ascii_case(name))
 }
 
 /// Returns the runtime functions that match a pattern. The pattern must begin with the runtime's prefix:
 /// `*Device*` means the driver's functions.
-pub fn matching(pattern: &str) -> impl Iterator<Item = &'static RuntimeFn> {
+pub fn find_matching(pattern: &str) -> impl Iterator<Item = &'static RuntimeFn> {
     let pattern = if pattern.starts_with(PREFIX) { pattern } else { "" };
-    RUNTIME.iter().filter(move |known| crate::names::matches(pattern.as_bytes(), known.name.as_bytes()))
+    RUNTIME.iter().filter(move |known| crate::names::matches_pattern(pattern.as_bytes(), known.name.as_bytes()))
 }
 
 /// Returns the result with a name of the runtime, in upper or lower case.
-pub fn result(name: &str) -> Option<&'static ResultSpec> {
+pub fn find_result(name: &str) -> Option<&'static ResultSpec> {
     let known = RESULTS.iter().find(|known| known.name().eq_ignore_ascii_case(name))?;
     Library::Cuda.result(known.number)
 }
 
 /// Returns the runtime's name of a driver result, if this list has it.
-pub fn result_name(result: &ResultSpec) -> Option<&'static str> {
+pub fn runtime_result_name(result: &ResultSpec) -> Option<&'static str> {
     Some(Library::Cudart.result(result.number)?.name()).filter(|_| result.library == Library::Cuda)
 }
 
-/// Returns the names of the runtime's functions.
-pub fn functions() -> impl Iterator<Item = &'static str> {
+/// Returns the names of all functions of the runtime.
+pub fn function_names() -> impl Iterator<Item = &'static str> {
     RUNTIME.iter().map(|known| known.name)
 }
 
 /// Returns all names of the runtime, for suggestions.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    functions().chain(RESULTS.iter().map(ResultSpec::name))
+pub fn all_names() -> impl Iterator<Item = &'static str> {
+    function_names().chain(RESULTS.iter().map(ResultSpec::name))
 }
 
 /// Returns the meanings of runtime names in a user's text, such as a set of functions or a plan, one per
 /// line.
-pub fn meant(text: &str) -> Vec<String> {
+pub fn explain_names_in(text: &str) -> Vec<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_*?".contains(c);
     let mut said = Vec::new();
     for word in text.split(|c| !is_part(c)).filter(|word| word.starts_with(PREFIX)) {
-        said.extend(matching(word).map(RuntimeFn::sentence));
-        said.extend(result(word).map(result_sentence));
+        said.extend(find_matching(word).map(RuntimeFn::explanation));
+        said.extend(find_result(word).map(explain_result));
     }
     let mut seen = std::collections::BTreeSet::new();
     said.retain(|line| seen.insert(line.clone()));
@@ -140,8 +140,8 @@ pub fn meant(text: &str) -> Vec<String> {
 }
 
 /// Returns one line with the driver result that a runtime result stands for.
-pub fn result_sentence(result: &ResultSpec) -> String {
-    let name = result_name(result).unwrap_or_default();
+pub fn explain_result(result: &ResultSpec) -> String {
+    let name = runtime_result_name(result).unwrap_or_default();
     format!("{name} is the runtime's name of {} ({}), as of CUDA 10.1", result.name(), result.number)
 }
 
@@ -152,17 +152,17 @@ mod tests {
     #[test]
     fn each_function_stands_for_all_versions_of_one_of_the_drivers() {
         for known in RUNTIME {
-            assert!(known.name.starts_with(PREFIX) && known.functions().count() > 0, "{}", known.name);
-            assert!(known.functions().all(|function| function.library == Library::Cuda), "{}", known.name);
+            assert!(known.name.starts_with(PREFIX) && known.driver_functions().count() > 0, "{}", known.name);
+            assert!(known.driver_functions().all(|function| function.library == Library::Cuda), "{}", known.name);
             assert!(
-                known.functions().all(|function| name_of(function) == Some(known.name)),
+                known.driver_functions().all(|function| runtime_name_of(function) == Some(known.name)),
                 "{}",
                 known.name
             );
         }
-        let open = function("CUDAIPCOPENMEMHANDLE").expect("it is known");
+        let open = find_function("CUDAIPCOPENMEMHANDLE").expect("it is known");
         assert_eq!(
-            open.sentence(),
+            open.explanation(),
             "cudaIpcOpenMemHandle is a function of the runtime, and stands for cuIpcOpenMemHandle and \
              cuIpcOpenMemHandle_v2 of the driver"
         );
@@ -170,11 +170,11 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_no_names_of_the_driver() {
-        let mut all: Vec<&str> = names().collect();
+        let mut all: Vec<&str> = all_names().collect();
         all.sort_unstable();
         assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
         for own in FUNCTIONS.iter().filter(|function| function.name().starts_with(PREFIX)) {
-            assert!(own.library == Library::Cudart && function(own.name()).is_some(), "{}", own.name());
+            assert!(own.library == Library::Cudart && find_function(own.name()).is_some(), "{}", own.name());
         }
     }
 
@@ -186,15 +186,15 @@ mod tests {
             ("cudaErrorMapBufferObjectFailed", 205),
             ("cudaErrorTooManyPeers", 711),
         ] {
-            assert_eq!(result(name).map(|result| result.number), Some(number), "{name}");
+            assert_eq!(find_result(name).map(|result| result.number), Some(number), "{name}");
         }
-        assert_eq!(result("cudaErrorMapFailed"), None);
+        assert_eq!(find_result("cudaErrorMapFailed"), None);
     }
 
     #[test]
     fn names_in_a_text_are_explained_once() {
-        assert_eq!(meant("@ipc,cuIpcOpenMemHandle:error=MAP_FAILED"), Vec::<String>::new());
-        let said = meant("cudaIpcCloseMemHandle,^cudaIpcCloseMemHandle:force:error=cudaErrorInvalidValue");
+        assert_eq!(explain_names_in("@ipc,cuIpcOpenMemHandle:error=MAP_FAILED"), Vec::<String>::new());
+        let said = explain_names_in("cudaIpcCloseMemHandle,^cudaIpcCloseMemHandle:force:error=cudaErrorInvalidValue");
         assert_eq!(
             said,
             [
@@ -202,6 +202,6 @@ mod tests {
                 "cudaErrorInvalidValue is the runtime's name of CUDA_ERROR_INVALID_VALUE (1), as of CUDA 10.1",
             ]
         );
-        assert_eq!(meant("cudaIpcOpen*").len(), 2);
+        assert_eq!(explain_names_in("cudaIpcOpen*").len(), 2);
     }
 }

@@ -6,7 +6,7 @@
 //! right. A set that begins with a negation starts from all functions.
 
 use crate::function::{FUNCTION_COUNT, FUNCTIONS, Group};
-use crate::names::{TextError, matches, nearest};
+use crate::names::{TextError, find_nearest_name, matches_pattern};
 use crate::others::{OTHERS, OtherFn};
 use crate::runtime;
 use core::array::from_fn;
@@ -17,8 +17,8 @@ pub struct FunctionSet([bool; FUNCTION_COUNT]);
 
 impl TextError {
     /// Formats the position and the message for the author of `text`.
-    pub fn explained(&self, text: &str) -> String {
-        format!("column {}: {}", self.column, explained(text, self.column, &self.message))
+    pub fn explain_in(&self, text: &str) -> String {
+        format!("column {}: {}", self.column, explain_error(text, self.column, &self.message))
     }
 }
 
@@ -26,7 +26,8 @@ impl FunctionSet {
     /// Functions that are logged by default. It excludes lookups, of which a program with the CUDA runtime
     /// makes several hundred at its start, and calls that programs make all the time: frees, destroys, maps,
     /// copies, launches, event records, queries, and pool allocations.
-    pub const DEFAULT: &'static str = "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,^@order,@export,@open";
+    pub const DEFAULT: &'static str =
+        "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,^@order,@export,@open";
 
     /// Returns a set of all functions, or an empty one.
     pub const fn all(present: bool) -> Self {
@@ -46,7 +47,7 @@ impl FunctionSet {
         self.0.get(index).copied().unwrap_or(false)
     }
 
-    /// Parses a set.
+    /// Parses a set such as `cuIpcOpenMemHandle*,@peer,^cuDeviceCanAccessPeer`.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let mut set = FunctionSet::all(text.starts_with('^'));
         let mut column = 1;
@@ -55,7 +56,7 @@ impl FunctionSet {
                 Some(name) => (name, false),
                 None => (item, true),
             };
-            let chosen = choose(name)
+            let chosen = choose_functions(name)
                 .map_err(|message| TextError { column: column + item.len() - name.len(), message })?;
             for (member, _) in set.0.iter_mut().zip(chosen).filter(|(_, chosen)| *chosen) {
                 *member = present;
@@ -71,11 +72,11 @@ const NONE: &str = "no function is named ";
 
 /// Returns the message about an error at a `column` of a set or plan: if the driver has the function, why it cannot be selected.
 /// The library does not call this, because it would need the names of all functions of the driver.
-pub fn explained(text: &str, column: usize, message: &str) -> String {
+pub fn explain_error(text: &str, column: usize, message: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_*?".contains(c);
     let name = text.get(column.saturating_sub(1)..).and_then(|rest| rest.split(|c| !is_part(c)).next());
     let name = name.filter(|_| message.starts_with(NONE)).unwrap_or_default().as_bytes();
-    let is_named = |f: &&OtherFn| matches(name, f.symbol.as_bytes()) || name == f.lookup.as_bytes();
+    let is_named = |f: &&OtherFn| matches_pattern(name, f.symbol.as_bytes()) || name == f.lookup.as_bytes();
     match OTHERS.iter().filter(|_| !name.is_empty()).find(is_named) {
         Some(other) => format!(
             "cupeer cannot fail, log, or record '{}', because it does not intercept it: its calls go straight to the driver; \
@@ -87,7 +88,7 @@ pub fn explained(text: &str, column: usize, message: &str) -> String {
 }
 
 /// Returns the functions that one item of a set names.
-fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
+fn choose_functions(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
     if name.is_empty() {
         return Err("a function, a pattern or a @group is missing here".into());
     }
@@ -102,16 +103,16 @@ fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
         return Ok(from_fn(|i| FUNCTIONS[i].is_in(*group)));
     }
     let chosen = from_fn(|i| {
-        let is_named = matches(name.as_bytes(), FUNCTIONS[i].name().as_bytes());
+        let is_named = matches_pattern(name.as_bytes(), FUNCTIONS[i].name().as_bytes());
         is_named
             || name == FUNCTIONS[i].lookup()
-            || runtime::matching(name).any(|known| known.is(&FUNCTIONS[i]))
+            || runtime::find_matching(name).any(|known| known.calls_function(&FUNCTIONS[i]))
     });
     if chosen.contains(&true) {
         return Ok(chosen);
     }
-    let names = FUNCTIONS.iter().map(|f| f.name()).chain(runtime::functions());
-    let hint = match nearest(name, names) {
+    let names = FUNCTIONS.iter().map(|f| f.name()).chain(runtime::function_names());
+    let hint = match find_nearest_name(name, names) {
         Some(meant) => format!("did you mean '{meant}'?"),
         None => "'cupeer list functions' lists them all".into(),
     };
@@ -142,10 +143,7 @@ mod tests {
     fn a_name_without_its_version_means_all_versions() {
         let opens = ["cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"];
         assert_eq!(names("cuIpcOpenMemHandle"), opens);
-        assert_eq!(
-            names("cuIpcOpenMemHandle_v2,cuMemFree"),
-            [&opens[1..], &["cuMemFree", "cuMemFree_v2"]].concat()
-        );
+        assert_eq!(names("cuIpcOpenMemHandle_v2,cuMemFree"), [&opens[1..], &["cuMemFree", "cuMemFree_v2"]].concat());
         assert_eq!(names("@open,^cuIpcOpenMemHandle,^cuMem*"), ["cuIpcOpenEventHandle"]);
         assert!(names("cuMemcpyHtoD").contains(&"cuMemcpyHtoD_v2_ptds"));
         for f in FUNCTIONS.iter().filter(|f| !f.lookup().is_empty()) {
@@ -158,15 +156,14 @@ mod tests {
     fn a_function_that_is_not_intercepted_is_called_so() {
         let message = |text: &str| {
             let error = FunctionSet::parse(text).unwrap_err();
-            explained(text, error.column, &error.message)
+            explain_error(text, error.column, &error.message)
         };
         for (set, symbol) in [
             ("cuMemAllocHost_v2", "cuMemAllocHost_v2"),
             ("@ipc,^cuMemGetInfo", "cuMemGetInfo"),
             ("cuStreamGetFlags_p*", "cuStreamGetFlags_ptsz"),
         ] {
-            let begin =
-                format!("cupeer cannot fail, log, or record '{symbol}', because it does not intercept it");
+            let begin = format!("cupeer cannot fail, log, or record '{symbol}', because it does not intercept it");
             assert!(message(set).starts_with(&begin), "{}", message(set));
         }
         for none in ["cuIpcOpenMemHandel", "cuMemAllocHost_v9", "", "@pier"] {
@@ -194,7 +191,7 @@ mod tests {
         assert_eq!(names("^@lookup"), but(&[Group::Lookup]));
         // The default logs exports and imports of virtual memory.
         let default = names(FunctionSet::DEFAULT);
-        let usual = |f: &&FnSpec| !f.is_virtual() || f.exports().or(f.opens()).is_some();
+        let usual = |f: &&FnSpec| !f.is_virtual_memory_call() || f.exports().or(f.opens()).is_some();
         let usual: Vec<_> = FUNCTIONS.iter().filter(usual).map(|f| f.name()).collect();
         let mut expected = but(&[
             Group::Lookup,
@@ -210,9 +207,7 @@ mod tests {
         ]);
         expected.retain(|name| usual.contains(name));
         assert_eq!(default, expected);
-        assert!(
-            default.contains(&"cuIpcCloseMemHandle") && default.contains(&"cuMemImportFromShareableHandle")
-        );
+        assert!(default.contains(&"cuIpcCloseMemHandle") && default.contains(&"cuMemImportFromShareableHandle"));
         assert!(names(&format!("{},@lifetime", FunctionSet::DEFAULT)).contains(&"cuMemUnmap"));
     }
 
@@ -230,7 +225,7 @@ mod tests {
             ("**", "x", true),
             ("a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
         ] {
-            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), wanted, "{pattern} {name}");
+            assert_eq!(matches_pattern(pattern.as_bytes(), name.as_bytes()), wanted, "{pattern} {name}");
         }
     }
 
@@ -267,7 +262,7 @@ mod tests {
                 (FunctionSet::parse(&a), FunctionSet::parse(&format!("{a},^{b}")))
             {
                 for (i, function) in FUNCTIONS.iter().enumerate() {
-                    let taken = matches(b.as_bytes(), function.name().as_bytes());
+                    let taken = matches_pattern(b.as_bytes(), function.name().as_bytes());
                     assert_eq!(less.contains(i), both.contains(i) && !taken);
                 }
             }

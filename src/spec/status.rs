@@ -31,9 +31,9 @@ pub struct Status {
     pub log_lost: AtomicU32,
     /// Number of processes that lost their recording, or a part of it.
     pub record_lost: AtomicU32,
-    /// Number of these processes without any recording.
+    /// Number of processes without any recording, among those in `record_lost`.
     pub unrecorded: AtomicU32,
-    /// Findings that are warnings or errors.
+    /// Number of findings that are warnings or errors.
     pub findings: AtomicU32,
     /// Number of processes with a driver and without any observed call.
     pub unseen: AtomicU32,
@@ -45,17 +45,17 @@ pub struct Status {
     pub dropped: AtomicU32,
     /// Pid of the process that the launcher started, set between fork and exec.
     pub launched: AtomicU32,
-    /// Number of programs that this process executed with the library loaded.
+    /// Number of programs that the process in `launched` executed with the library loaded.
     pub loaded: AtomicU32,
-    /// End of the last of these programs: 0 if it has not ended, [`ENDED`], or [`EXECUTES`].
+    /// End of the last program that the process in `launched` executed: 0 if it has not ended, [`ENDED`], or
+    /// [`EXECUTES`].
     pub ended: AtomicU32,
-    /// Name by which the kernel started the last of these programs.
+    /// Name by which the kernel started the last program that the process in `launched` executed.
     pub image: [AtomicU8; NAME],
     /// Name of the last process that was counted in `dropped`.
     pub dropper: [AtomicU8; NAME],
-    /// Hashes of lines that processes printed, so that another rank does not print the same line. 0 marks a
-    /// free slot.
-    pub said: [AtomicU64; SAID],
+    /// Hashes of the lines that processes printed, so that no other rank prints the same line. 0 marks a free place.
+    pub printed_hashes: [AtomicU64; SAID],
     /// Number of calls that failed for lack of memory, and were recorded with the memory that was left. Each
     /// of them wakes the launcher.
     pub exhausted: AtomicU32,
@@ -68,7 +68,7 @@ pub const ENDED: u32 = 1;
 /// The program was about to execute another one, which did not start with the library.
 pub const EXECUTES: u32 = 2;
 
-/// Number of printed lines that are remembered. A line for which there is no free slot is printed again.
+/// Number of printed lines that are remembered. Later lines are printed by each process.
 pub const SAID: usize = 256;
 
 /// Length of the kernel's name for a process, including its NUL.

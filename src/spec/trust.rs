@@ -5,7 +5,7 @@
 
 /// Ownership and permissions of a file, directory, or link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ownership {
+pub struct FileOwnership {
     /// User id of the owner.
     pub owner: u32,
     /// File type and permissions.
@@ -22,7 +22,7 @@ const GROUP_WRITES: u32 = 0o020;
 
 /// Returns true if a user may follow a link in a directory: the user's own link, one of root's, or one of the
 /// directory's owner if only the owner can create files there.
-pub fn may_follow(link: Ownership, directory: Ownership, user: u32) -> bool {
+pub fn can_follow_link(link: FileOwnership, directory: FileOwnership, user: u32) -> bool {
     let is_private = directory.mode & (GROUP_WRITES | OTHERS_WRITE) == 0;
     [user, 0].contains(&link.owner) || is_private && link.owner == directory.owner
 }
@@ -30,7 +30,7 @@ pub fn may_follow(link: Ownership, directory: Ownership, user: u32) -> bool {
 /// Returns true if a user may append to an existing file. In a directory where everybody can create files,
 /// another user's file would let that user read the output, and a file with two hard links may be the user's
 /// own, linked there by somebody else. Terminals and other devices are safe.
-pub fn may_append(file: Ownership, directory: Ownership, user: u32) -> bool {
+pub fn can_append(file: FileOwnership, directory: FileOwnership, user: u32) -> bool {
     if directory.mode & OTHERS_WRITE == 0 || ![PLAIN, PIPE].contains(&(file.mode & KIND)) {
         return true;
     }
@@ -41,8 +41,8 @@ pub fn may_append(file: Ownership, directory: Ownership, user: u32) -> bool {
 mod tests {
     use super::*;
 
-    fn found(owner: u32, mode: u32) -> Ownership {
-        Ownership { owner, mode, names: 1 }
+    fn found(owner: u32, mode: u32) -> FileOwnership {
+        FileOwnership { owner, mode, names: 1 }
     }
 
     #[test]
@@ -57,16 +57,16 @@ mod tests {
             (7, private, true),
             (2, private, false),
         ] {
-            assert_eq!(may_follow(found(owner, 0o120_777), directory, 1), follows, "{owner} {directory:?}");
+            assert_eq!(can_follow_link(found(owner, 0o120_777), directory, 1), follows, "{owner} {directory:?}");
         }
     }
 
     #[test]
     fn files_of_others_are_left_alone_where_everybody_makes_them() {
         let (shared, group) = (found(0, 0o041_777), found(7, 0o042_775));
-        assert!(may_append(found(1, 0o100_600), shared, 1) && may_append(found(0, 0o010_666), shared, 1));
-        assert!(!may_append(found(2, 0o100_666), shared, 1) && !may_append(found(2, 0o010_666), shared, 1));
-        assert!(!may_append(Ownership { names: 2, ..found(1, 0o100_600) }, shared, 1));
-        assert!(may_append(found(2, 0o100_664), group, 1) && may_append(found(2, 0o020_620), shared, 1));
+        assert!(can_append(found(1, 0o100_600), shared, 1) && can_append(found(0, 0o010_666), shared, 1));
+        assert!(!can_append(found(2, 0o100_666), shared, 1) && !can_append(found(2, 0o010_666), shared, 1));
+        assert!(!can_append(FileOwnership { names: 2, ..found(1, 0o100_600) }, shared, 1));
+        assert!(can_append(found(2, 0o100_664), group, 1) && can_append(found(2, 0o020_620), shared, 1));
     }
 }

@@ -20,9 +20,9 @@ impl fmt::Display for Uuid {
 /// Short form of a UUID: its first and its last four digits, which are enough to tell the devices of a
 /// machine apart: `c09e..0005`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Short(pub [u8; 16]);
+pub struct ShortUuid(pub [u8; 16]);
 
-impl fmt::Display for Short {
+impl fmt::Display for ShortUuid {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let [first, second, .., last_but_one, last] = self.0;
         write!(f, "{first:02x}{second:02x}..{last_but_one:02x}{last:02x}")
@@ -31,25 +31,25 @@ impl fmt::Display for Short {
 
 /// The name of a device: `GPU 5 (c09e..0005)`, or `GPU c09e..0005` if its number is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Gpu {
-    /// Number of the device; `None` if unknown. See [`number`].
+pub struct GpuName {
+    /// Number of the device; `None` if unknown. See [`unrestricted_number`].
     pub number: Option<u32>,
     /// UUID of the device.
     pub uuid: [u8; 16],
 }
 
-impl fmt::Display for Gpu {
+impl fmt::Display for GpuName {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self.number {
-            Some(number) => write!(f, "GPU {number} ({})", Short(self.uuid)),
-            None => write!(f, "GPU {}", Short(self.uuid)),
+            Some(number) => write!(f, "GPU {number} ({})", ShortUuid(self.uuid)),
+            None => write!(f, "GPU {}", ShortUuid(self.uuid)),
         }
     }
 }
 
 /// Returns the number that a device has without CUDA_VISIBLE_DEVICES, by its number in a process with this
 /// value of the variable. `None` if the variable contains other names than numbers.
-pub fn number(ordinal: u32, visible: Option<&str>) -> Option<u32> {
+pub fn unrestricted_number(ordinal: u32, visible: Option<&str>) -> Option<u32> {
     match visible {
         None => Some(ordinal),
         Some(list) => list.split(',').nth(ordinal as usize)?.trim().parse().ok(),
@@ -58,7 +58,7 @@ pub fn number(ordinal: u32, visible: Option<&str>) -> Option<u32> {
 
 /// Parses a UUID, with or without `GPU-` or `MIG-`. Does not allocate, because NVML may have returned the
 /// text during a call.
-pub fn parse(text: &str) -> Option<[u8; 16]> {
+pub fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits = ["GPU-", "gpu-", "MIG-", "mig-"].iter().find_map(|prefix| text.strip_prefix(prefix));
     let digits = digits.unwrap_or(text).as_bytes();
     if digits.len() != 36 {
@@ -87,13 +87,13 @@ mod tests {
     #[test]
     fn a_device_is_named_by_its_number_and_its_uuid() {
         let uuid = core::array::from_fn(|i| i as u8 * 0x11);
-        let name = |number| Gpu { number, uuid }.to_string();
+        let name = |number| GpuName { number, uuid }.to_string();
         assert_eq!([name(Some(5)), name(None)], ["GPU 5 (0011..eeff)", "GPU 0011..eeff"]);
     }
 
     #[test]
     fn a_number_is_that_of_the_machine() {
-        let of = |visible| [0, 1, 2].map(|ordinal| number(ordinal, visible));
+        let of = |visible| [0, 1, 2].map(|ordinal| unrestricted_number(ordinal, visible));
         assert_eq!(of(None), [Some(0), Some(1), Some(2)]);
         assert_eq!(of(Some("6, 7")), [Some(6), Some(7), None]);
         assert_eq!(of(Some("GPU-c09e,3")), [None, Some(3), None]);
@@ -105,9 +105,9 @@ mod tests {
         let uuid = core::array::from_fn(|i| i as u8 * 0x11);
         let text = Uuid(uuid).to_string();
         assert_eq!(text, "GPU-00112233-4455-6677-8899-aabbccddeeff");
-        assert_eq!([text.as_str(), &text[4..], &text.to_uppercase()].map(parse), [Some(uuid); 3]);
+        assert_eq!([text.as_str(), &text[4..], &text.to_uppercase()].map(parse_uuid), [Some(uuid); 3]);
         for wrong in ["", "GPU-", &text[..39], &text.replace('-', "0"), &text.replace('f', "g")] {
-            assert_eq!(parse(wrong), None, "{wrong}");
+            assert_eq!(parse_uuid(wrong), None, "{wrong}");
         }
     }
 }

@@ -236,7 +236,7 @@ values! {
     secrets: CUipcMemHandle CUipcEventHandle;
 }
 
-/// Prints an argument that a function reads. Once for each type.
+/// Prints an argument that a function reads. The code exists once for each type.
 #[inline(never)]
 pub fn print_input<T: Value>(value: T, out: &mut dyn Write, format: Format) -> fmt::Result {
     value.print(out, format)
@@ -256,10 +256,10 @@ pub unsafe fn print_output<T: Value>(
     format: Format,
 ) -> fmt::Result {
     if pointer.is_null() {
-        return null(out, format);
+        return print_null(out, format);
     }
     if !succeeded {
-        return unread(pointer.cast(), out, format);
+        return print_address(pointer.cast(), out, format);
     }
     // SAFETY: not null, and the caller promises that it is readable after success.
     let value = unsafe { pointer.read_unaligned() };
@@ -286,10 +286,10 @@ pub unsafe fn print_array<T: Value>(
     format: Format,
 ) -> fmt::Result {
     if pointer.is_null() {
-        return null(out, format);
+        return print_null(out, format);
     }
     if !readable {
-        return unread(pointer.cast(), out, format);
+        return print_address(pointer.cast(), out, format);
     }
     out.write_str("[")?;
     for i in 0..count.min(MOST_ELEMENTS) {
@@ -313,35 +313,35 @@ pub unsafe fn print_array<T: Value>(
 #[inline(never)]
 pub unsafe fn print_string(pointer: *const c_char, out: &mut dyn Write, format: Format) -> fmt::Result {
     if pointer.is_null() {
-        return null(out, format);
+        return print_null(out, format);
     }
     // SAFETY: not null, and the caller promises that it is NUL-terminated.
     let bytes = unsafe { CStr::from_ptr(pointer) }.to_bytes();
-    quoted(bytes, MOST_TEXT, out)
+    write_quoted(bytes, MOST_TEXT, out)
 }
 
 /// Returns true if a terminal obeys the character, or reorders the text around it.
-pub fn is_wild(c: char) -> bool {
+pub fn is_unsafe_for_terminal(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Writes bytes as a quoted string that is valid JSON and harmless on a terminal. Writes at most `most` bytes
 /// between the quotes; a truncated string ends in dots.
-pub fn quoted(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Result {
+pub fn write_quoted(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Result {
     out.write_str("\"")?;
-    quoted_inside(bytes, most, out)?;
+    write_quoted_content(bytes, most, out)?;
     out.write_str("\"")
 }
 
 /// Formats a text as in `quoted`, without the quotes.
-pub fn quoted_inside(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Result {
+pub fn write_quoted_content(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Result {
     let mut written = 0;
     for chunk in bytes.utf8_chunks() {
         let replacement = (!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER);
         for c in chunk.valid().chars().chain(replacement) {
             let size = match c {
                 '"' | '\\' => 2,
-                c if is_wild(c) => 6,
+                c if is_unsafe_for_terminal(c) => 6,
                 c => c.len_utf8(),
             };
             written += size;
@@ -358,17 +358,17 @@ pub fn quoted_inside(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Res
     Ok(())
 }
 
-fn null(out: &mut dyn Write, format: Format) -> fmt::Result {
+fn print_null(out: &mut dyn Write, format: Format) -> fmt::Result {
     out.write_str(if format.json { "\"0x0\"" } else { "NULL" })
 }
 
 /// Prints the address in a pointer, not the pointer's target.
 #[inline(never)]
 pub fn print_pointer<T>(pointer: *const T, out: &mut dyn Write, format: Format) -> fmt::Result {
-    if pointer.is_null() { null(out, format) } else { unread(pointer.cast(), out, format) }
+    if pointer.is_null() { print_null(out, format) } else { print_address(pointer.cast(), out, format) }
 }
 
-fn unread(pointer: *const u8, out: &mut dyn Write, format: Format) -> fmt::Result {
+fn print_address(pointer: *const u8, out: &mut dyn Write, format: Format) -> fmt::Result {
     if format.json { out.write_str("null") } else { write!(out, "{:#x}", pointer as usize) }
 }
 
@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn texts_cannot_break_a_line_or_a_terminal() {
         let mut out = String::new();
-        quoted(b"a\"\\\n\x1b[2J\xff\xc2\x9b\xe2\x80\xae", 99, &mut out).unwrap();
+        write_quoted(b"a\"\\\n\x1b[2J\xff\xc2\x9b\xe2\x80\xae", 99, &mut out).unwrap();
         assert_eq!(out, "\"a\\\"\\\\\\u000a\\u001b[2J\u{fffd}\\u009b\\u202e\"");
     }
 }

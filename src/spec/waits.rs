@@ -7,7 +7,7 @@
 
 /// Pending work that is done when a call returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scope {
+pub enum WaitScope {
     /// The call waits for nothing.
     Nothing,
     /// Earlier work of the stream that the call names. For the legacy default stream, this includes the work
@@ -27,7 +27,7 @@ pub enum Scope {
 
 /// Condition under which a call waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum When {
+pub enum WaitCondition {
     /// The call always waits.
     Always,
     /// The source or the destination is host memory.
@@ -44,7 +44,7 @@ pub enum When {
 
 /// Basis of what is known about a call's waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
+pub enum WaitSource {
     /// Measurement with a real driver.
     Measured,
     /// Documentation of CUDA.
@@ -55,17 +55,19 @@ pub enum Source {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waits {
     /// Work that is certainly done, if `when` holds.
-    pub scope: Scope,
+    pub scope: WaitScope,
     /// Condition of `scope`.
-    pub when: When,
-    /// Work that the call may wait for, whatever the arguments: on other drivers, or as the documentation allows.
-    pub perhaps: Scope,
+    pub when: WaitCondition,
+    /// Work that the call may wait for, whatever its arguments, because other drivers do or the documentation allows
+    /// it.
+    pub perhaps: WaitScope,
     /// Source of `scope`.
-    pub source: Source,
+    pub source: WaitSource,
 }
 
-/// Returns the pending work that a function waits for, by any of its symbols. `None` if it is not known.
-pub fn of(symbol: &str) -> Option<Waits> {
+/// Returns the pending work that a function waits for, by any of its symbols. `None` if the table
+/// does not list the function, so that its waits are unknown.
+pub fn waits_of(symbol: &str) -> Option<Waits> {
     let (name, is_thread) = match symbol.strip_suffix("_ptds") {
         Some(name) => (name, true),
         None => (symbol.strip_suffix("_ptsz").unwrap_or(symbol), false),
@@ -75,17 +77,17 @@ pub fn of(symbol: &str) -> Option<Waits> {
         _ => name,
     };
     let (_, found) = TABLE.iter().find(|(names, _)| names.split_whitespace().any(|known| known == name))?;
-    let own = |scope| if is_thread && scope == Scope::Default { Scope::Thread } else { scope };
+    let own = |scope| if is_thread && scope == WaitScope::Default { WaitScope::Thread } else { scope };
     Some(Waits { scope: own(found.scope), perhaps: own(found.perhaps), ..*found })
 }
 
-const fn waits(scope: Scope, when: When, perhaps: Scope, source: Source) -> Waits {
+const fn waits(scope: WaitScope, when: WaitCondition, perhaps: WaitScope, source: WaitSource) -> Waits {
     Waits { scope, when, perhaps, source }
 }
 
-use Scope::{Context, Default, Event, Nothing, Process, Stream};
-use Source::{Documented, Measured};
-use When::{Always, FillsHost, HostMemory, Last, NotPooled, ToPageable};
+use WaitCondition::{Always, FillsHost, HostMemory, Last, NotPooled, ToPageable};
+use WaitScope::{Context, Default, Event, Nothing, Process, Stream};
+use WaitSource::{Documented, Measured};
 
 /// The functions, by their names without a version, separated by spaces.
 pub static TABLE: &[(&str, Waits)] = &[
@@ -176,7 +178,7 @@ mod tests {
                 Stream | Event if case.contains("other stream") => false,
                 Default => pending > 0,
                 Stream if case.contains("legacy") => pending > 0,
-                Stream | Event | Scope::Thread | Context | Process => true,
+                Stream | Event | WaitScope::Thread | Context | Process => true,
             }
     }
 
@@ -188,7 +190,7 @@ mod tests {
         for row in rows {
             let cells: Vec<&str> = row.split('\t').collect();
             let [call, case, waits] = cells[..] else { panic!("{row}") };
-            let known = of(call).unwrap_or_else(|| panic!("{call}"));
+            let known = waits_of(call).unwrap_or_else(|| panic!("{call}"));
             for (pending, measured) in waits.split(' ').enumerate() {
                 assert_eq!(is_waiting(known, case, pending), measured == "waits", "{row}");
             }
@@ -203,26 +205,26 @@ mod tests {
     #[test]
     fn all_symbols_of_a_function_are_found() {
         for symbol in ["cuMemcpyDtoHAsync", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoHAsync_v2_ptsz"] {
-            assert_eq!(of(symbol).map(|waits| waits.when), Some(ToPageable));
+            assert_eq!(waits_of(symbol).map(|waits| waits.when), Some(ToPageable));
         }
-        assert_eq!(of("cuMemcpyHtoD_v2_ptds").map(|waits| waits.scope), Some(Scope::Thread));
-        assert_eq!(of("cuInit"), None);
+        assert_eq!(waits_of("cuMemcpyHtoD_v2_ptds").map(|waits| waits.scope), Some(WaitScope::Thread));
+        assert_eq!(waits_of("cuInit"), None);
     }
 
     /// A scope as the page has it.
-    fn scope(scope: Scope) -> &'static str {
+    fn scope(scope: WaitScope) -> &'static str {
         match scope {
             Nothing => "nothing",
             Stream => "earlier work in the stream",
             Event => "the work before the event's last record",
             Default => "work in the legacy default stream, and in all blocking streams of the context",
-            Scope::Thread => "work in the default stream of the thread",
+            WaitScope::Thread => "work in the default stream of the thread",
             Context => "work in all streams of the context",
             Process => "work in all contexts of the process",
         }
     }
 
-    fn condition(when: When) -> &'static str {
+    fn condition(when: WaitCondition) -> &'static str {
         match when {
             Always => "",
             HostMemory => ", if the source or destination is host memory",

@@ -18,4 +18,4 @@ mod memory;
 pub mod python;
 pub mod unwind;
 
-pub use memory::{Memory, Window};
+pub use memory::{Memory, MemoryWindow};

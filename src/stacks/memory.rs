@@ -4,12 +4,12 @@ use core::ops::Range;
 
 /// A source of the memory of one process.
 pub trait Memory: Copy {
-    /// Copies memory from an address into `place`. Returns the number of bytes that could be read.
-    fn copy(self, address: usize, place: &mut [u8]) -> usize;
+    /// Copies memory from an address into `buffer`. Returns the number of bytes that could be read.
+    fn copy(self, address: usize, buffer: &mut [u8]) -> usize;
 }
 
 /// A copy of the last piece of memory that was read, so that reads near it need no other copy.
-pub struct Window<const N: usize, M> {
+pub struct MemoryWindow<const N: usize, M> {
     start: usize,
     length: usize,
     copy: [u8; N],
@@ -18,10 +18,10 @@ pub struct Window<const N: usize, M> {
     memory: M,
 }
 
-impl<const N: usize, M: Memory> Window<N, M> {
+impl<const N: usize, M: Memory> MemoryWindow<N, M> {
     /// Creates an empty window for this memory.
     pub fn new(memory: M) -> Self {
-        Window { start: 0, length: 0, copy: [0; N], there: 0..0, memory }
+        MemoryWindow { start: 0, length: 0, copy: [0; N], there: 0..0, memory }
     }
 
     /// Creates a window that reads the addresses `there` in the calling process in place.
@@ -29,8 +29,8 @@ impl<const N: usize, M: Memory> Window<N, M> {
     /// # Safety
     ///
     /// That memory is readable for as long as the window is used, and contains no value that Rust knows of.
-    pub unsafe fn beside(memory: M, there: Range<usize>) -> Self {
-        Window { there, ..Window::new(memory) }
+    pub unsafe fn with_readable_range(memory: M, there: Range<usize>) -> Self {
+        MemoryWindow { there, ..MemoryWindow::new(memory) }
     }
 
     /// Returns the memory that the window reads.
@@ -40,15 +40,15 @@ impl<const N: usize, M: Memory> Window<N, M> {
 
     /// Returns `length` bytes at an address, at most `N`. Returns `None` if they cannot be read.
     #[inline]
-    pub fn bytes(&mut self, address: usize, length: usize) -> Option<&[u8]> {
+    pub fn read_bytes(&mut self, address: usize, length: usize) -> Option<&[u8]> {
         let end = address.checked_add(length)?;
         if address >= self.there.start && end <= self.there.end {
             // SAFETY: whoever named that memory has promised that it is readable.
             return Some(unsafe { core::slice::from_raw_parts(address as *const u8, length) });
         }
-        if !self.holds(address, length) {
-            self.fill(address);
-            if !self.holds(address, length) {
+        if !self.is_cached(address, length) {
+            self.load_at(address);
+            if !self.is_cached(address, length) {
                 return None;
             }
         }
@@ -56,7 +56,7 @@ impl<const N: usize, M: Memory> Window<N, M> {
     }
 
     #[inline]
-    fn holds(&self, address: usize, length: usize) -> bool {
+    fn is_cached(&self, address: usize, length: usize) -> bool {
         let end = address.wrapping_sub(self.start).checked_add(length);
         address >= self.start && end.is_some_and(|end| end <= self.length)
     }
@@ -64,13 +64,13 @@ impl<const N: usize, M: Memory> Window<N, M> {
     /// Copies the piece of memory at an address into the window.
     #[cold]
     #[inline(never)]
-    pub fn fill(&mut self, address: usize) {
+    pub fn load_at(&mut self, address: usize) {
         (self.start, self.length) = (address, self.memory.copy(address, &mut self.copy));
     }
 
     /// Returns consecutive words at an address. Returns `None` if they cannot be read.
-    pub fn words<const COUNT: usize>(&mut self, address: usize) -> Option<[usize; COUNT]> {
-        let bytes = self.bytes(address, 8 * COUNT)?.as_chunks().0;
+    pub fn read_words<const COUNT: usize>(&mut self, address: usize) -> Option<[usize; COUNT]> {
+        let bytes = self.read_bytes(address, 8 * COUNT)?.as_chunks().0;
         let mut words = [0; COUNT];
         words.iter_mut().zip(bytes).for_each(|(word, bytes)| *word = usize::from_le_bytes(*bytes));
         Some(words)

@@ -1,13 +1,9 @@
 //! The options of `sweep`.
 
-#![allow(
-    missing_docs,
-    rustdoc::broken_intra_doc_links,
-    reason = "clap prints the documentation of a struct as help"
-)]
+#![allow(missing_docs, rustdoc::broken_intra_doc_links, reason = "clap prints the documentation of a struct as help")]
 
 use clap::{Args, ValueEnum};
-use cupeer_console::args::{duration, word};
+use cupeer_console::args::{duration, value_word};
 use cupeer_launch::args::DriverArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -146,7 +142,7 @@ pub enum Verdict {
 
 impl Verdict {
     pub fn words(self) -> String {
-        word(self).replace('-', " ")
+        value_word(self).replace('-', " ")
     }
 
     /// Returns true if something is wrong with the program.

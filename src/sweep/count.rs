@@ -4,10 +4,10 @@
 //! What belongs here: reading. A rule that matches every call and does nothing but be recorded makes each call's stack
 //! and process known; it stands in the plan of every run.
 
-use super::held::{self, Held};
+use super::held::{self, HeldMemory};
 use anyhow::{Result, anyhow};
 use cupeer_record::{Event, Job, Outcome, Process};
-use cupeer_report::places::Places;
+use cupeer_report::places::PlaceTable;
 use cupeer_report::symbols::Symbols;
 use cupeer_spec::record::live::{Entry, ended, kind, library_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -20,7 +20,7 @@ pub const FAIL: &str = "fail";
 
 /// A place that makes calls, described by what is the same in every run.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Site {
+pub struct CallSite {
     /// File name of the program that makes the calls.
     pub program: String,
     pub rank: Option<u32>,
@@ -30,19 +30,19 @@ pub struct Site {
 }
 
 /// Position of a process in the order in which processes reached the driver, and a place in that process.
-pub type SiteOfProcess = (u16, Site);
+pub type SiteOfProcess = (u16, CallSite);
 
 #[derive(Clone, Default, Debug)]
-pub struct Calls {
+pub struct SiteCalls {
     pub count: u64,
     /// Library or function that makes the calls, and the offset in the library.
     pub caller: Option<(String, u64)>,
 }
 
 #[derive(Clone, Default, Debug)]
-pub struct Counted {
+pub struct RunObservations {
     pub processes: usize,
-    pub calls: BTreeMap<SiteOfProcess, Calls>,
+    pub calls: BTreeMap<SiteOfProcess, SiteCalls>,
     /// True if the fault of the run fired.
     pub fired: bool,
     /// Functions whose calls have not returned.
@@ -62,25 +62,25 @@ pub struct Counted {
 
 /// Reads the recording of a run. Finds the callers of places for which `known` is false. If no process reached the driver,
 /// the result is empty.
-pub fn read(directory: &Path, known: &dyn Fn(&Site) -> bool) -> Result<Counted> {
+pub fn read_recording(directory: &Path, known: &dyn Fn(&CallSite) -> bool) -> Result<RunObservations> {
     let job = match Job::open(directory) {
         Ok(job) => job,
-        Err(cupeer_record::Error::NoRecord(_)) => return Ok(Counted::default()),
+        Err(cupeer_record::Error::NoRecord(_)) => return Ok(RunObservations::default()),
         Err(error) => return Err(anyhow!("{error}")),
     };
-    let mut counted = Counted { processes: job.processes.len(), ..Counted::default() };
+    let mut counted = RunObservations { processes: job.processes.len(), ..RunObservations::default() };
     let mut frames = HashMap::new();
     let mut followed = Vec::new();
     for (index, process) in job.processes.iter().enumerate() {
-        followed.push(counted.follow(index, process, &mut frames)?);
+        followed.push(counted.follow_process(index, process, &mut frames)?);
     }
-    counted.name(&job, directory, &frames, known);
+    counted.name_callers(&job, directory, &frames, known);
     // Find the processes that release objects, after the fault if there was one.
     let realtime = |process: &Process, ticks: u64| job.clock(process).realtime(ticks);
     let all = || job.processes.iter().zip(&followed);
-    let failed = all().filter_map(|(process, one)| Some(realtime(process, one.failed?))).min().unwrap_or(0);
-    let gives_back = |process: &Process, one: &Followed| {
-        one.gave_back.is_some_and(|ticks| realtime(process, ticks) > failed)
+    let failed = all().filter_map(|(process, one)| Some(realtime(process, one.fault_time?))).min().unwrap_or(0);
+    let gives_back = |process: &Process, one: &ProcessObservations| {
+        one.last_release.is_some_and(|ticks| realtime(process, ticks) > failed)
     };
     let who = |process: &Process| {
         let header = &process.header;
@@ -89,43 +89,48 @@ pub fn read(directory: &Path, known: &dyn Fn(&Site) -> bool) -> Result<Counted> 
     let givers: HashSet<_> =
         all().filter(|(process, one)| gives_back(process, one)).map(|(process, _)| who(process)).collect();
     for (_, one) in all().filter(|(process, _)| givers.contains(&who(process))) {
-        counted.forgotten.extend(one.left.iter().cloned());
+        counted.forgotten.extend(one.held_at_end.iter().cloned());
     }
     for entry in job.tables.iter().flat_map(|table| &table.entries) {
-        if let Some(what) = left_open(entry) {
+        if let Some(what) = describe_open_object(entry) {
             if givers.contains(&(entry.pid_ns, entry.pid, entry.started, entry.image)) {
                 counted.forgotten.insert(what.clone());
             }
             *counted.open.entry(what).or_default() += u64::from(entry.count.max(1));
         }
     }
-    counted.broken = cupeer_facts::broken(directory)?;
+    counted.broken = cupeer_facts::find_broken_rules(directory)?;
     Ok(counted)
 }
 
 /// First call from each place: the index of the process, the time of the call, and its stack frames.
-type Frames = HashMap<SiteOfProcess, (usize, u64, Vec<u64>)>;
+type FirstCalls = HashMap<SiteOfProcess, (usize, u64, Vec<u64>)>;
 
 /// Observations about one process in addition to the counts.
 #[derive(Default)]
-struct Followed {
+struct ProcessObservations {
     /// Time at which the process's call first failed by the fault of the run.
-    failed: Option<u64>,
+    fault_time: Option<u64>,
     /// Time at which the process last released an object.
-    gave_back: Option<u64>,
-    /// Descriptions of the virtual memory that the process holds at its end.
-    left: Vec<String>,
+    last_release: Option<u64>,
+    /// Descriptions of the virtual memory that the process still holds at its end.
+    held_at_end: Vec<String>,
 }
 
-impl Counted {
+impl RunObservations {
     /// Returns the open objects that are not forgotten: the system took them back when their processes ended.
-    pub fn taken_back<'a>(&'a self, open: impl Iterator<Item = &'a String>) -> impl Iterator<Item = &'a str> {
+    pub fn reclaimed_objects<'a>(&'a self, open: impl Iterator<Item = &'a String>) -> impl Iterator<Item = &'a str> {
         open.filter(|what| !self.forgotten.contains(*what)).map(String::as_str)
     }
 
-    fn follow(&mut self, index: usize, process: &Process, frames: &mut Frames) -> Result<Followed> {
-        let mut followed = Followed::default();
-        let (mut pending, mut held) = (BTreeMap::new(), Held::default());
+    fn follow_process(
+        &mut self,
+        index: usize,
+        process: &Process,
+        frames: &mut FirstCalls,
+    ) -> Result<ProcessObservations> {
+        let mut followed = ProcessObservations::default();
+        let (mut pending, mut held) = (BTreeMap::new(), HeldMemory::default());
         let program = file_name(process.program());
         for event in process.events()? {
             let call = match event {
@@ -137,20 +142,20 @@ impl Counted {
                 Event::Mark { .. } | Event::Use(_) => continue,
             };
             let name = process.function_name(call.number);
-            held.follow(&call);
-            if call.function.is_some_and(|function| function.spec().gives_back()) {
-                followed.gave_back = followed.gave_back.max(Some(call.start));
+            held.follow_call(&call);
+            if call.function.is_some_and(|function| function.spec().is_release()) {
+                followed.last_release = followed.last_release.max(Some(call.start));
             }
             if call.outcome == Outcome::Pending {
                 pending.insert((call.stream, call.seq), name.to_owned());
             }
             for hit in &call.details.hits {
-                if is_named(&hit.rule, FAIL) {
+                if is_rule_named(&hit.fault_name, FAIL) {
                     self.fired = true;
-                    followed.failed = Some(followed.failed.map_or(call.start, |at| at.min(call.start)));
+                    followed.fault_time = Some(followed.fault_time.map_or(call.start, |at| at.min(call.start)));
                 }
-                if is_named(&hit.rule, COUNT) {
-                    let site = Site {
+                if is_rule_named(&hit.fault_name, COUNT) {
+                    let site = CallSite {
                         program: program.to_owned(),
                         rank: process.rank(),
                         function: name.to_owned(),
@@ -167,41 +172,46 @@ impl Counted {
             }
         }
         self.pending.extend(pending.into_values());
-        for (object, holding) in held.left() {
-            let held::Since(caller, ticks) = holding.since;
+        self.add_remaining(process, &held, &mut followed.held_at_end);
+        Ok(followed)
+    }
+
+    /// Adds what a process still held at its end, with the code that got it.
+    fn add_remaining(&mut self, process: &Process, held: &HeldMemory, held_at_end: &mut Vec<String>) {
+        for (object, holding) in held.remaining_objects() {
+            let held::CallOrigin(caller, ticks) = holding.since;
             let library = process.library_at(caller, ticks);
             let offset = caller.wrapping_sub(library.map_or(0, |library| library.base));
             let library = library.map_or("", |library| file_name(&library.path));
-            let by = by_whom(library, offset, process.rank());
+            let by = describe_owner(library, offset, process.rank());
             let (open, what) = match holding.is_foreign {
                 true => (&mut self.open, format!("{} of another process {by}", object.word())),
                 false => (&mut self.held, format!("{} {by}", object.word())),
             };
-            followed.left.push(what.clone());
+            held_at_end.push(what.clone());
             *open.entry(what).or_default() += holding.count;
         }
-        Ok(followed)
     }
 
     /// Finds the callers of the counted calls.
-    fn name(&mut self, job: &Job, directory: &Path, frames: &Frames, known: &dyn Fn(&Site) -> bool) {
+    fn name_callers(&mut self, job: &Job, directory: &Path, frames: &FirstCalls, known: &dyn Fn(&CallSite) -> bool) {
         let new = self.calls.iter_mut().filter(|((_, site), _)| !known(site));
-        let mut new: Vec<(&SiteOfProcess, &mut Calls)> = new.collect();
+        let mut new: Vec<(&SiteOfProcess, &mut SiteCalls)> = new.collect();
         if new.is_empty() {
             return;
         }
         let mut symbols = Symbols::of_record(directory, &job.processes);
-        let mut places = Places::new(&job.processes, &mut symbols);
+        let mut places = PlaceTable::new(&job.processes, &mut symbols);
         for (seen, calls) in &mut new {
             let Some((process, ticks, frames)) = frames.get(*seen) else { continue };
-            let (caller, _) = places.named(*process, *ticks, frames);
+            let (caller, _) = places.place_by_addresses(*process, *ticks, frames);
             calls.caller = Some((caller.long(), caller.offset));
         }
     }
 }
 
 /// Returns true if a rule of any plan has this name.
-fn is_named(rule: &str, name: &str) -> bool {
+fn is_rule_named(rule: &str, name: &str) -> bool {
     rule.rsplit_once('/').map_or(rule, |(_, own)| own) == name
 }
 
@@ -210,11 +220,11 @@ fn file_name(path: &str) -> &str {
 }
 
 /// Returns a description of the object of a live table's entry, with its owner; `None` if the object was released.
-fn left_open(entry: &Entry) -> Option<String> {
-    let is_shared = kind::export_of(entry.kind).is_some();
+fn describe_open_object(entry: &Entry) -> Option<String> {
+    let is_shared = kind::export_kind_of(entry.kind).is_some();
     let object = kind::exported_object(entry.kind).or(kind::opened_object(entry.kind))?;
     // Virtual memory is followed by the calls instead.
-    if object.is_virtual() {
+    if object.is_virtual_memory() {
         return None;
     }
     // Access to a peer is not counted.
@@ -228,11 +238,11 @@ fn left_open(entry: &Entry) -> Option<String> {
     };
     let library = String::from_utf8_lossy(library_name(&entry.library));
     let rank = (entry.rank != u32::MAX).then_some(entry.rank);
-    Some(format!("{what} {}", by_whom(&library, entry.offset, rank)))
+    Some(format!("{what} {}", describe_owner(&library, entry.offset, rank)))
 }
 
 /// Returns the owner of an object in words: the place of the call in its library, and the rank of the process.
-fn by_whom(library: &str, offset: u64, rank: Option<u32>) -> String {
+fn describe_owner(library: &str, offset: u64, rank: Option<u32>) -> String {
     let rank = rank.map_or(String::new(), |rank| format!(", rank {rank}"));
     format!("({library}+{offset:#x}{rank})")
 }
@@ -243,9 +253,8 @@ mod tests {
 
     #[test]
     fn rules_are_known_by_their_own_names() {
-        for (rule, wanted) in [("count", true), ("plan/count", true), ("count/1", false), ("recount", false)]
-        {
-            assert_eq!(is_named(rule, COUNT), wanted, "{rule}");
+        for (rule, wanted) in [("count", true), ("plan/count", true), ("count/1", false), ("recount", false)] {
+            assert_eq!(is_rule_named(rule, COUNT), wanted, "{rule}");
         }
     }
 }

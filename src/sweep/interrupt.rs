@@ -5,17 +5,17 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 
-static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+static IS_INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Notes signals that ask to end from now on, instead of being killed by them.
-pub fn watch() -> io::Result<()> {
+/// From now on, SIGINT, SIGTERM, and SIGHUP only set a flag, instead of killing this process.
+pub fn watch_signals() -> io::Result<()> {
     // Signals that were ignored at the start (by nohup, for example) stay ignored.
     let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter();
     signals
-        .filter(|signal| !startup::is_ignored(*signal))
-        .try_for_each(|signal| signal_hook::flag::register(signal, INTERRUPTED.clone()).map(drop))
+        .filter(|signal| !startup::is_signal_ignored(*signal))
+        .try_for_each(|signal| signal_hook::flag::register(signal, IS_INTERRUPTED.clone()).map(drop))
 }
 
-pub fn is_set() -> bool {
-    INTERRUPTED.load(Relaxed)
+pub fn is_interrupted() -> bool {
+    IS_INTERRUPTED.load(Relaxed)
 }

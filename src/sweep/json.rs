@@ -1,15 +1,15 @@
 //! The outcome of a sweep as JSON.
 
-use super::outcome::Outcome;
-use super::state::Done;
-use super::trials::Fault;
+use super::outcome::SweepOutcome;
+use super::state::CompletedRun;
+use super::trials::PlannedFault;
 use super::verdict::Verdict;
 use serde_json::{Value, json};
 
 pub const SCHEMA: &str = "cupeer-sweep/1";
 
-pub fn value(outcome: &Outcome, is_interrupted: bool) -> Value {
-    let calls: u64 = outcome.baseline.places.iter().map(super::trials::Counts::total).sum();
+pub fn outcome_json(outcome: &SweepOutcome, is_interrupted: bool) -> Value {
+    let calls: u64 = outcome.baseline.places.iter().map(super::trials::SiteCounts::total_calls).sum();
     json!({
         "schema": SCHEMA,
         "program": outcome.plan.program,
@@ -21,33 +21,33 @@ pub fn value(outcome: &Outcome, is_interrupted: bool) -> Value {
             "seconds": outcome.baseline.ran.time.as_secs_f64(),
             "processes": outcome.baseline.counted.processes,
             "notes": outcome.baseline.notes,
-            "verdict": outcome.own.as_ref().map_or(Verdict::Same, |own| own.verdict),
-            "seen": outcome.own.as_ref().map(|own| &own.seen),
+            "verdict": outcome.baseline_verdict.as_ref().map_or(Verdict::Same, |own| own.verdict),
+            "seen": outcome.baseline_verdict.as_ref().map(|own| &own.seen),
         },
-        "runs": outcome.done.iter().map(|done| run(done, outcome)).collect::<Vec<_>>(),
+        "runs": outcome.done.iter().map(|done| run_json(done, outcome)).collect::<Vec<_>>(),
         "left_out": outcome.left_out.len() as u64 + outcome.unplanned,
-        "findings": outcome.distinct_findings().len() + usize::from(outcome.own_finding().is_some()),
+        "findings": outcome.distinct_findings().len() + usize::from(outcome.baseline_finding().is_some()),
         "runs_with_findings": outcome.findings().count(),
         "interrupted": is_interrupted,
         "seconds": outcome.time.as_secs_f64(),
     })
 }
 
-fn run(done: &Done, outcome: &Outcome) -> Value {
+fn run_json(done: &CompletedRun, outcome: &SweepOutcome) -> Value {
     let is_finding = outcome.plan.is_finding(done.judged.verdict);
     let record = outcome.directory.join(format!("trial-{}", done.number));
     json!({
         "number": done.number,
-        "faults": done.trial.faults.iter().map(|one| fault(one, outcome)).collect::<Vec<_>>(),
+        "faults": done.trial.faults.iter().map(|one| fault_json(one, outcome)).collect::<Vec<_>>(),
         "verdict": done.judged.verdict,
         "finding": is_finding,
         "seen": done.judged.seen,
         "record": is_finding.then_some(record),
-        "command": outcome.command(Some(&done.trial), done.judged.verdict),
+        "command": outcome.repeat_command(Some(&done.trial), done.judged.verdict),
     })
 }
 
-fn fault(fault: &Fault, outcome: &Outcome) -> Value {
+fn fault_json(fault: &PlannedFault, outcome: &SweepOutcome) -> Value {
     let call = &fault.call;
     json!({
         "function": call.site.function,
@@ -56,10 +56,10 @@ fn fault(fault: &Fault, outcome: &Outcome) -> Value {
         "process": call.process,
         "stack": format!("{:016x}", call.site.stack),
         "call": call.n,
-        "caller": outcome.caller(&call.site),
+        "caller": outcome.caller_at(&call.site),
         "code": fault.code,
         "documented": !fault.is_only_seen(),
         "lasting": fault.is_lasting,
-        "rule": fault.rule(&outcome.plan),
+        "rule": fault.inject_rule(&outcome.plan),
     })
 }

@@ -38,42 +38,42 @@ mod trial;
 mod trials;
 mod verdict;
 
-use outcome::{Found, Outcome};
+use outcome::{SweepOutcome, SweepReport};
 
 use crate::args::{SweepArgs, SweepFormat};
 use anyhow::Result;
 use cupeer_console::{output, status};
-use cupeer_recordings::home::shown;
+use cupeer_recordings::home::report_argument;
 use cupeer_recordings::kept;
-use launch::{End, Launcher};
-use plan::Plan;
-use state::Journal;
+use launch::{RunEnd, RunLauncher};
+use plan::SweepPlan;
+use state::SweepJournal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use trial::Bench;
+use trial::TrialRunner;
 use verdict::judge_baseline;
 
 /// Runs the command.
 pub fn command(args: &SweepArgs) -> Result<ExitCode> {
-    output::be_verbose(args.verbose);
-    output::be_quiet(args.quiet);
-    let plan = Plan::new(args)?;
-    let mut journal = Journal::create(args.out.as_deref(), &plan.program)?;
-    interrupt::watch()?;
+    output::set_verbose(args.verbose);
+    output::set_quiet(args.quiet);
+    let plan = SweepPlan::new(args)?;
+    let mut journal = SweepJournal::create(args.out.as_deref(), &plan.program)?;
+    interrupt::watch_signals()?;
     let directory = journal.directory.clone();
     let swept = match args.late {
-        Some(seeds) => late::sweep(args, plan, &mut journal, seeds.into()).map(boxed),
-        None => sweep(args, plan, &mut journal).map(boxed),
+        Some(seeds) => late::sweep_seeds(args, plan, &mut journal, seeds.into()).map(box_outcome),
+        None => run_sweep(args, plan, &mut journal).map(box_outcome),
     };
     if swept.is_err() && journal.runs == 0 {
         // There is nothing to show in the directory. If this fails, it remains, which is harmless.
         let _ = std::fs::remove_dir_all(&directory);
     }
     if args.out.is_none() {
-        kept::prune(Some(&directory)).iter().for_each(|line| output::note(line));
+        kept::prune(Some(&directory)).iter().for_each(|line| output::print_note(line));
     }
     let outcome = swept?;
-    let is_interrupted = interrupt::is_set();
+    let is_interrupted = interrupt::is_interrupted();
     if let Some(outcome) = &outcome {
         match args.format {
             SweepFormat::Text => output::print(&outcome.text())?,
@@ -81,45 +81,45 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
         };
     }
     if is_interrupted {
-        output::complain(&format!("interrupted; the findings so far are in {}", shown(&directory)));
+        output::print_problem(&format!("interrupted; the findings so far are in {}", report_argument(&directory)));
         return Ok(ExitCode::from(status::INTERRUPTED));
     }
     let has_findings = outcome.is_some_and(|outcome| outcome.has_findings());
     Ok(ExitCode::from(u8::from(has_findings)))
 }
 
-impl Found for Outcome {
+impl SweepReport for SweepOutcome {
     fn has_findings(&self) -> bool {
-        Outcome::has_findings(self)
+        SweepOutcome::has_findings(self)
     }
 
     fn text(&self) -> String {
-        table::show(self)
+        table::format_outcome(self)
     }
 
     fn json(&self, is_interrupted: bool) -> serde_json::Value {
-        json::value(self, is_interrupted)
+        json::outcome_json(self, is_interrupted)
     }
 }
 
-fn boxed<T: Found + 'static>(found: Option<T>) -> Option<Box<dyn Found>> {
-    found.map(|found| Box::new(found) as Box<dyn Found>)
+fn box_outcome<T: SweepReport + 'static>(found: Option<T>) -> Option<Box<dyn SweepReport>> {
+    found.map(|found| Box::new(found) as Box<dyn SweepReport>)
 }
 
 /// Runs the sweep. Returns `None` if it was interrupted before the first result.
-fn sweep(args: &SweepArgs, plan: Plan, journal: &mut Journal) -> Result<Option<Outcome>> {
+fn run_sweep(args: &SweepArgs, plan: SweepPlan, journal: &mut SweepJournal) -> Result<Option<SweepOutcome>> {
     let start = Instant::now();
-    let mut launcher = Launcher::new(plan, journal.directory.clone(), args.keep);
-    let Some(baseline) = baseline::measure(&mut launcher)? else { return Ok(None) };
+    let mut launcher = RunLauncher::new(plan, journal.directory.clone(), args.keep);
+    let Some(baseline) = baseline::measure_baseline(&mut launcher)? else { return Ok(None) };
     launcher.plan.names_programs = baseline.has_programs;
-    launcher.limit(baseline.ran.time);
-    baseline.notes.iter().for_each(|note| output::note(&format!("note: {note}")));
+    launcher.set_time_limit(baseline.ran.time);
+    baseline.notes.iter().for_each(|note| output::print_note(&format!("note: {note}")));
     let own = judge_baseline(&baseline);
-    let mut outcome = Outcome {
+    let mut outcome = SweepOutcome {
         plan: launcher.plan.clone(),
         places: baseline.places.clone(),
         baseline: baseline.clone(),
-        own,
+        baseline_verdict: own,
         done: Vec::new(),
         left_out: Vec::new(),
         unplanned: 0,
@@ -127,11 +127,11 @@ fn sweep(args: &SweepArgs, plan: Plan, journal: &mut Journal) -> Result<Option<O
         time: Duration::ZERO,
     };
     // If the program without faults does not exit by itself, its runs cannot be compared.
-    let is_enough = args.fail_fast && outcome.own_finding().is_some();
-    if matches!(baseline.ran.end, End::Exited(_)) && !is_enough {
+    let is_enough = args.fail_fast && outcome.baseline_finding().is_some();
+    if matches!(baseline.ran.end, RunEnd::Exited(_)) && !is_enough {
         let known = baseline.places.iter().map(|place| place.site.clone()).collect();
-        let bench = Bench { launcher, baseline, known };
-        queue::runs(args, &bench, journal, &mut outcome)?;
+        let bench = TrialRunner { launcher, baseline, known };
+        queue::run_trials(args, &bench, journal, &mut outcome)?;
     }
     outcome.time = start.elapsed();
     Ok(Some(outcome))

@@ -1,41 +1,41 @@
 //! The outcome of a sweep.
 
 use super::baseline::Baseline;
-use super::count::Site;
-use super::plan::{Plan, Sim};
-use super::state::Done;
-use super::trials::{Counts, Trial};
-use super::verdict::{Judged, Verdict};
-use cupeer_console::args::quoted;
+use super::count::CallSite;
+use super::plan::{SimChoice, SweepPlan};
+use super::state::CompletedRun;
+use super::trials::{SiteCounts, Trial};
+use super::verdict::{JudgedRun, Verdict};
+use cupeer_console::args::shell_quoted;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub struct Outcome {
-    pub plan: Plan,
+pub struct SweepOutcome {
+    pub plan: SweepPlan,
     pub baseline: Baseline,
     /// Verdict on the program without faults; `None` if nothing is wrong.
-    pub own: Option<Judged>,
+    pub baseline_verdict: Option<JudgedRun>,
     /// Completed runs, in order.
-    pub done: Vec<Done>,
+    pub done: Vec<CompletedRun>,
     pub left_out: Vec<Trial>,
     /// Number of possible runs that are not planned.
     pub unplanned: u64,
     /// Places with their callers and calls.
-    pub places: Vec<Counts>,
+    pub places: Vec<SiteCounts>,
     pub directory: PathBuf,
     pub time: Duration,
 }
 
-impl Outcome {
-    pub fn findings(&self) -> impl Iterator<Item = &Done> {
+impl SweepOutcome {
+    pub fn findings(&self) -> impl Iterator<Item = &CompletedRun> {
         self.done.iter().filter(|done| self.plan.is_finding(done.judged.verdict))
     }
 
     /// Returns the findings in order, grouped: runs about the same place with the same result form one group.
-    pub fn distinct_findings(&self) -> Vec<Vec<&Done>> {
-        let mut groups: Vec<Vec<&Done>> = Vec::new();
+    pub fn distinct_findings(&self) -> Vec<Vec<&CompletedRun>> {
+        let mut groups: Vec<Vec<&CompletedRun>> = Vec::new();
         for done in self.findings() {
-            match groups.iter_mut().find(|group| is_alike(group[0], done)) {
+            match groups.iter_mut().find(|group| have_same_result(group[0], done)) {
                 Some(group) => group.push(done),
                 None => groups.push(vec![done]),
             }
@@ -44,26 +44,26 @@ impl Outcome {
     }
 
     /// Returns the verdict on the program without faults, if it is a finding.
-    pub fn own_finding(&self) -> Option<&Judged> {
-        self.own.as_ref().filter(|own| self.plan.is_finding(own.verdict))
+    pub fn baseline_finding(&self) -> Option<&JudgedRun> {
+        self.baseline_verdict.as_ref().filter(|own| self.plan.is_finding(own.verdict))
     }
 
     pub fn has_findings(&self) -> bool {
-        self.own_finding().is_some() || self.findings().next().is_some()
+        self.baseline_finding().is_some() || self.findings().next().is_some()
     }
 
     /// Returns the caller at a place.
-    pub fn caller(&self, site: &Site) -> &str {
+    pub fn caller_at(&self, site: &CallSite) -> &str {
         self.places.iter().find(|place| place.site == *site).map_or("", |place| place.caller.as_str())
     }
 
     /// Returns the command that repeats a run; without a trial, the run of the program without faults.
-    pub fn command(&self, trial: Option<&Trial>, verdict: Verdict) -> String {
+    pub fn repeat_command(&self, trial: Option<&Trial>, verdict: Verdict) -> String {
         let mut words = vec!["cupeer".to_owned(), "run".to_owned()];
         match &self.plan.sim {
-            Sim::Topology(topology) => words.push(format!("--sim={topology}")),
-            Sim::Usual => words.push("--sim".into()),
-            Sim::No => {}
+            SimChoice::Topology(topology) => words.push(format!("--sim={topology}")),
+            SimChoice::Usual => words.push("--sim".into()),
+            SimChoice::No => {}
         }
         if let Some(driver) = &self.plan.driver {
             words.extend(["--driver".into(), driver.display().to_string()]);
@@ -71,24 +71,23 @@ impl Outcome {
         if verdict == Verdict::Misuse {
             words.push("--check".into());
         }
-        for rule in trial.into_iter().flat_map(|trial| trial.rules(&self.plan)) {
+        for rule in trial.into_iter().flat_map(|trial| trial.fault_rules(&self.plan)) {
             words.extend(["--inject".into(), rule]);
         }
         words.push("--".into());
         words.extend(self.plan.program.iter().cloned());
-        words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+        words.iter().map(|word| shell_quoted(word)).collect::<Vec<_>>().join(" ")
     }
 }
 
 /// Returns true if two runs are about the same place, reached in the same way, and have the same result.
-fn is_alike(a: &Done, b: &Done) -> bool {
-    let sites =
-        |done: &Done| done.trial.faults.iter().map(|fault| fault.call.site.clone()).collect::<Vec<_>>();
+fn have_same_result(a: &CompletedRun, b: &CompletedRun) -> bool {
+    let sites = |done: &CompletedRun| done.trial.faults.iter().map(|fault| fault.call.site.clone()).collect::<Vec<_>>();
     a.judged.verdict == b.judged.verdict && sites(a) == sites(b)
 }
 
 /// Outcome of the runs of a sweep.
-pub trait Found {
+pub trait SweepReport {
     fn has_findings(&self) -> bool;
     fn text(&self) -> String;
     fn json(&self, is_interrupted: bool) -> serde_json::Value;

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 /// The program and the way to run it. Most fields are the options of the same name.
 #[derive(Clone, Default, Debug)]
-pub struct Plan {
+pub struct SweepPlan {
     pub program: Vec<String>,
     pub directory: PathBuf,
-    pub sim: Sim,
+    pub sim: SimChoice,
     pub driver: Option<PathBuf>,
     pub codes: Codes,
     pub calls: Option<String>,
@@ -31,7 +31,7 @@ pub struct Plan {
 
 /// Choice of the simulated driver. In JSON, an option without a value needs a word of its own.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub enum Sim {
+pub enum SimChoice {
     #[default]
     No,
     /// The program runs on the simulated driver with the usual topology.
@@ -39,11 +39,11 @@ pub enum Sim {
     Topology(String),
 }
 
-impl Plan {
-    pub fn new(args: &SweepArgs) -> Result<Plan> {
+impl SweepPlan {
+    pub fn new(args: &SweepArgs) -> Result<SweepPlan> {
         if let Some(set) = &args.calls {
-            FunctionSet::parse(set).map_err(|error| anyhow!("--calls '{set}', {}", error.explained(set)))?;
-            cupeer_console::output::explain_runtime(set);
+            FunctionSet::parse(set).map_err(|error| anyhow!("--calls '{set}', {}", error.explain_in(set)))?;
+            cupeer_console::output::explain_runtime_names(set);
         }
         let text = |text: &OsStr| {
             let text = text.to_str().map(str::to_owned);
@@ -51,11 +51,11 @@ impl Plan {
         };
         let program: Result<Vec<String>> = args.program.iter().map(|word| text(word)).collect();
         let sim = match &args.driver.sim {
-            Some(Some(topology)) => Sim::Topology(text(&driver::topology_of(topology).context("--sim")?.0)?),
-            Some(None) => Sim::Usual,
-            None => Sim::No,
+            Some(Some(topology)) => SimChoice::Topology(text(&driver::resolve_topology(topology).context("--sim")?.0)?),
+            Some(None) => SimChoice::Usual,
+            None => SimChoice::No,
         };
-        Ok(Plan {
+        Ok(SweepPlan {
             program: program?,
             directory: std::env::current_dir().context("failed to find the working directory")?,
             sim,
@@ -73,12 +73,12 @@ impl Plan {
     }
 
     /// Returns the driver options for `run`.
-    pub fn driver(&self) -> DriverArgs {
+    pub fn driver_args(&self) -> DriverArgs {
         DriverArgs {
             sim: match &self.sim {
-                Sim::Topology(topology) => Some(Some(topology.into())),
-                Sim::Usual => Some(None),
-                Sim::No => None,
+                SimChoice::Topology(topology) => Some(Some(topology.into())),
+                SimChoice::Usual => Some(None),
+                SimChoice::No => None,
             },
             driver: self.driver.clone(),
         }

@@ -5,8 +5,8 @@
 
 use super::baseline::Baseline;
 use super::interrupt;
-use super::progress::Progress;
-use super::state::Done;
+use super::progress::RunProgress;
+use super::state::CompletedRun;
 use super::trials::Trial;
 use crate::args::SweepArgs;
 use anyhow::Result;
@@ -16,7 +16,7 @@ use std::thread::Builder;
 use std::time::Instant;
 
 /// Conditions under which no further run begins.
-pub struct Limits {
+pub struct PoolLimits {
     pub jobs: usize,
     pub until: Option<Instant>,
     pub is_first_enough: bool,
@@ -24,29 +24,29 @@ pub struct Limits {
 
 /// Returns the number of parallel runs: the requested number, or the number of processors divided by the number of the
 /// program's processes.
-pub fn jobs(args: &SweepArgs, baseline: &Baseline) -> usize {
+pub fn job_count(args: &SweepArgs, baseline: &Baseline) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     args.jobs.map_or((cpus / baseline.counted.processes.max(1)).max(1), usize::from)
 }
 
-impl Limits {
-    fn are_over(&self, progress: &Progress) -> bool {
+impl PoolLimits {
+    fn are_reached(&self, progress: &RunProgress) -> bool {
         let is_late = self.until.is_some_and(|until| Instant::now() >= until);
-        is_late || interrupt::is_set() || self.is_first_enough && progress.has_found()
+        is_late || interrupt::is_interrupted() || self.is_first_enough && progress.has_findings()
     }
 }
 
 /// Does all runs. The result of a run that was not done is `None`. The first error of cupeer itself ends all runs.
-pub fn all(
+pub fn run_all(
     trials: &[Trial],
-    limits: &Limits,
-    progress: &Progress,
-    run: &(dyn Fn(usize, &Trial) -> Result<Option<Done>> + Sync),
-) -> Result<Vec<Option<Done>>> {
-    let results: Vec<Mutex<Option<Done>>> = trials.iter().map(|_| Mutex::new(None)).collect();
+    limits: &PoolLimits,
+    progress: &RunProgress,
+    run: &(dyn Fn(usize, &Trial) -> Result<Option<CompletedRun>> + Sync),
+) -> Result<Vec<Option<CompletedRun>>> {
+    let results: Vec<Mutex<Option<CompletedRun>>> = trials.iter().map(|_| Mutex::new(None)).collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let work = || -> Result<()> {
-        while !limits.are_over(progress) && !failed.load(Relaxed) {
+        while !limits.are_reached(progress) && !failed.load(Relaxed) {
             let index = next.fetch_add(1, Relaxed);
             let Some(trial) = trials.get(index) else { break };
             let Some(done) = run(index, trial)? else { break };

@@ -17,30 +17,30 @@ use std::time::{Duration, Instant};
 use std::{fs, ptr};
 
 /// Maximum time between two checks for an interruption of the sweep.
-const LOOK: Duration = Duration::from_millis(20);
-/// Pause between two rounds of killing processes.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Pause after each round of killing the remaining processes.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A command and all processes that it starts.
-pub struct Processes {
+pub struct ProcessTree {
     reaper: Child,
     /// Pipe that delivers the command's wait status. It ends when the reaper ends, which is after all other processes.
     status: PipeReader,
 }
 
-impl Processes {
-    pub fn start(mut command: Command) -> io::Result<Processes> {
+impl ProcessTree {
+    pub fn start(mut command: Command) -> io::Result<ProcessTree> {
         let (status, writer) = io::pipe()?;
         let to = writer.as_raw_fd();
         // SAFETY: what runs between fork and exec makes system calls and another fork, and allocates nothing.
-        unsafe { command.pre_exec(move || put_reaper_between(to)) };
-        Ok(Processes { reaper: command.spawn()?, status })
+        unsafe { command.pre_exec(move || insert_reaper(to)) };
+        Ok(ProcessTree { reaper: command.spawn()?, status })
     }
 
     /// Waits for the end of the command. Returns `None` if the time limit was reached or the sweep was interrupted
     /// before.
-    pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
-        let is_readable = self.is_readable_within(limit);
+    pub fn wait_for_command(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        let is_readable = self.wait_until_readable(limit);
         if !is_readable {
             return Ok(None);
         }
@@ -50,14 +50,14 @@ impl Processes {
     }
 
     /// Gives the remaining processes the time `grace` to end, and then kills them. Returns their number.
-    pub fn clear_away(mut self, grace: Duration) -> Result<usize> {
+    pub fn kill_remaining(mut self, grace: Duration) -> Result<usize> {
         let mut killed = BTreeSet::new();
         let mut time = grace;
         // After the command's status, the pipe delivers only its end.
-        while !self.is_over_within(time)? {
+        while !self.wait_for_reaper_end(time)? {
             let left = descendants(self.reaper.id() as i32);
             // Processes of another user cannot be killed.
-            if !left.is_empty() && !left.iter().any(|pid| kill(*pid)) {
+            if !left.is_empty() && !left.iter().any(|pid| kill_process(*pid)) {
                 break;
             }
             killed.extend(left);
@@ -69,9 +69,9 @@ impl Processes {
         Ok(killed.len())
     }
 
-    fn is_over_within(&mut self, time: Duration) -> Result<bool> {
+    fn wait_for_reaper_end(&mut self, time: Duration) -> Result<bool> {
         let until = Instant::now() + time;
-        while self.is_readable_within(until.saturating_duration_since(Instant::now())) {
+        while self.wait_until_readable(until.saturating_duration_since(Instant::now())) {
             // This reads the command's status, if nobody has read it before, or the end of the pipe.
             if self.status.read(&mut [0; size_of::<libc::c_int>()])? == 0 {
                 return Ok(true);
@@ -82,16 +82,16 @@ impl Processes {
 
     /// Waits until the pipe is readable, the time is over, or the sweep is interrupted. Returns true if the pipe is
     /// readable.
-    fn is_readable_within(&self, time: Duration) -> bool {
+    fn wait_until_readable(&self, time: Duration) -> bool {
         let start = Instant::now();
         loop {
-            let left = time.saturating_sub(start.elapsed()).min(LOOK);
+            let left = time.saturating_sub(start.elapsed()).min(CHECK_INTERVAL);
             let mut asked = libc::pollfd { fd: self.status.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             // SAFETY: one structure, as said. A signal that comes meanwhile is looked at below.
             if unsafe { libc::poll(&mut asked, 1, left.as_micros().div_ceil(1000) as libc::c_int) } == 1 {
                 return true;
             }
-            if interrupt::is_set() || start.elapsed() >= time {
+            if interrupt::is_interrupted() || start.elapsed() >= time {
                 return false;
             }
         }
@@ -100,7 +100,7 @@ impl Processes {
 
 /// Makes the newly forked process a reaper, and continues in a child of the reaper, which becomes the command.
 /// Async-signal-safe.
-fn put_reaper_between(status: RawFd) -> io::Result<()> {
+fn insert_reaper(status: RawFd) -> io::Result<()> {
     let settle = || {
         // SAFETY: both take numbers, and concern only this process: it ends with the one that started it.
         unsafe {
@@ -120,12 +120,12 @@ fn put_reaper_between(status: RawFd) -> io::Result<()> {
             settle();
             Ok(())
         }
-        command => reap(command, status),
+        command => run_reaper(command, status),
     }
 }
 
 /// The reaper's loop: waits for all children, reports how the command ended, and exits after the last child.
-fn reap(command: libc::pid_t, status: RawFd) -> ! {
+fn run_reaper(command: libc::pid_t, status: RawFd) -> ! {
     // These are descriptors of the sweep: the standard library waits until this copy of its pipe is closed, too.
     let close = |from: libc::c_uint, to: libc::c_uint| {
         // SAFETY: nothing in this process uses a descriptor but `status`, which is none of them.
@@ -156,7 +156,7 @@ fn reap(command: libc::pid_t, status: RawFd) -> ! {
 }
 
 /// Kills a process. Returns true if the process is dying or no longer exists.
-fn kill(pid: i32) -> bool {
+fn kill_process(pid: i32) -> bool {
     // SAFETY: a descendant of a reaper of ours that was just looked at.
     let sent = unsafe { libc::kill(pid, libc::SIGKILL) };
     sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EPERM)

@@ -2,7 +2,7 @@
 //!
 //! On a terminal a bar says so all the time; elsewhere there is a line now and then.
 
-use super::times::time;
+use super::times::format_duration;
 use cupeer_console::output;
 use cupeer_report::names::counted;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 /// Interval between two updates of the bar.
 const TICK: Duration = Duration::from_millis(500);
-/// Without a terminal: time of silence after which a line announces the next step.
-const SHORT: Duration = Duration::from_secs(5);
+/// Without a terminal: time since the last printed line after which a line announces the next step.
+const SILENCE: Duration = Duration::from_secs(5);
 /// Without a terminal: interval between lines about the progress of the runs.
-const LINE: Duration = Duration::from_secs(30);
+const LINE_INTERVAL: Duration = Duration::from_secs(30);
 
-pub struct Progress {
+pub struct RunProgress {
     bar: Option<ProgressBar>,
-    said: Mutex<Instant>,
+    last_line_at: Mutex<Instant>,
     done: AtomicUsize,
     found: AtomicUsize,
     all: AtomicUsize,
@@ -29,20 +29,19 @@ pub struct Progress {
     begun: Instant,
 }
 
-impl Progress {
-    pub fn new(jobs: usize) -> Progress {
+impl RunProgress {
+    pub fn new(jobs: usize) -> RunProgress {
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} runs, {msg}{eta_precise} left");
         let bar = has_bar().then(|| {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-                .with_message("no findings, ")
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())).with_message("no findings, ")
         });
         let (done, found, all) = Default::default();
         let begun = Instant::now();
-        Progress { bar, said: Mutex::new(begun), done, found, all, jobs, begun }
+        RunProgress { bar, last_line_at: Mutex::new(begun), done, found, all, jobs, begun }
     }
 
-    pub fn expect(&self, more: usize) {
+    pub fn add_expected(&self, more: usize) {
         self.all.fetch_add(more, Relaxed);
         if let Some(bar) = &self.bar {
             bar.inc_length(more as u64);
@@ -50,7 +49,7 @@ impl Progress {
         }
     }
 
-    pub fn done(&self, is_finding: bool) {
+    pub fn note_completed(&self, is_finding: bool) {
         let done = self.done.fetch_add(1, Relaxed) + 1;
         let found = self.found.fetch_add(usize::from(is_finding), Relaxed) + usize::from(is_finding);
         let findings = match found {
@@ -62,21 +61,21 @@ impl Progress {
             bar.inc(1);
             return;
         }
-        let Ok(mut said) = self.said.lock() else { return };
-        if said.elapsed() >= LINE {
+        let Ok(mut said) = self.last_line_at.lock() else { return };
+        if said.elapsed() >= LINE_INTERVAL {
             *said = Instant::now();
             let all = self.all.load(Relaxed);
-            let left = time(left(self.begun.elapsed(), done, all, self.jobs));
-            output::note(&format!("{done} of {all} runs, {findings}, about {left} left"));
+            let left = format_duration(estimate_remaining(self.begun.elapsed(), done, all, self.jobs));
+            output::print_note(&format!("{done} of {all} runs, {findings}, about {left} left"));
         }
     }
 
     /// Returns true if there has been a finding.
-    pub fn has_found(&self) -> bool {
+    pub fn has_findings(&self) -> bool {
         self.found.load(Relaxed) > 0
     }
 
-    pub fn finish(&self) {
+    pub fn clear_bar(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -84,7 +83,7 @@ impl Progress {
 }
 
 /// Estimates the remaining time from the time taken so far. A hang counts with the time that it took.
-fn left(taken: Duration, done: usize, all: usize, jobs: usize) -> Duration {
+fn estimate_remaining(taken: Duration, done: usize, all: usize, jobs: usize) -> Duration {
     // Runs in progress are half done, on average.
     let so_far = done as f64 + (jobs.min(all - done.min(all)) as f64) / 2.0;
     taken.mul_f64((all as f64 - so_far).max(0.0) / so_far.max(1.0))
@@ -96,35 +95,35 @@ fn has_bar() -> bool {
 }
 
 /// Announces the steps before the runs of a sweep. Each step may take as long as the program.
-pub struct Steps {
+pub struct StepAnnouncer {
     bar: Option<ProgressBar>,
-    said: Option<Instant>,
+    last_line_at: Option<Instant>,
 }
 
-impl Steps {
-    pub fn new() -> Steps {
+impl StepAnnouncer {
+    pub fn new() -> StepAnnouncer {
         let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}");
         let bar = has_bar().then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
         });
-        Steps { bar, said: None }
+        StepAnnouncer { bar, last_line_at: None }
     }
 
     /// Announces the begin of a step.
-    pub fn begin(&mut self, what: &str) {
+    pub fn announce_step(&mut self, what: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(what.to_owned());
             bar.enable_steady_tick(TICK);
             bar.tick();
-        } else if self.said.is_none_or(|said| said.elapsed() >= SHORT) {
-            self.said = Some(Instant::now());
-            output::note(what);
+        } else if self.last_line_at.is_none_or(|said| said.elapsed() >= SILENCE) {
+            self.last_line_at = Some(Instant::now());
+            output::print_note(what);
         }
     }
 }
 
-impl Drop for Steps {
+impl Drop for StepAnnouncer {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

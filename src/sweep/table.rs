@@ -1,37 +1,37 @@
 //! The outcome of a sweep as text: the number of runs by verdict, then each finding with the command that repeats it.
 
-use super::count::Site;
-use super::outcome::Outcome;
-use super::state::Done;
-use super::times::time;
-use super::trials::Call;
+use super::count::CallSite;
+use super::outcome::SweepOutcome;
+use super::state::CompletedRun;
+use super::times::format_duration;
+use super::trials::TargetCall;
 use super::verdict::Verdict;
 use clap::ValueEnum;
-use cupeer_console::output::{self, terminal_width};
-use cupeer_recordings::home::{place, shown};
+use cupeer_console::output::{self, line_width};
+use cupeer_recordings::home::{relative_path, report_argument};
 use cupeer_report::names::counted;
 use cupeer_views::table::{Table, wrap};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Formats numbers of calls and stacks: `24 calls on 9 stacks`.
-pub fn counted_on(calls: u64, stacks: usize) -> String {
+pub fn format_calls_on_stacks(calls: u64, stacks: usize) -> String {
     format!("{} on {}", counted(calls, "call"), counted(stacks as u64, "stack"))
 }
 
-pub fn show(outcome: &Outcome) -> String {
-    let width = terminal_width();
+pub fn format_outcome(outcome: &SweepOutcome) -> String {
+    let width = line_width();
     let is_quiet = output::is_quiet();
-    let mut text = if is_quiet { String::new() } else { verdicts(outcome).render(width) };
-    let own = outcome.own_finding();
+    let mut text = if is_quiet { String::new() } else { verdict_table(outcome).render(width) };
+    let own = outcome.baseline_finding();
     let groups = outcome.distinct_findings();
     let all = groups.len() + usize::from(own.is_some());
     if let Some(own) = own {
         text += &format!("\n1. {}: without any fault\n", own.verdict.words());
-        text += &field("seen", &own.seen, width);
-        text += &format!("   again: {}\n", outcome.command(None, own.verdict));
+        text += &format_field("seen", &own.seen, width);
+        text += &format!("   again: {}\n", outcome.repeat_command(None, own.verdict));
     }
     for (number, group) in (1 + usize::from(own.is_some())..).zip(&groups) {
-        text += &finding(number, group, outcome, width);
+        text += &format_finding(number, group, outcome, width);
     }
     match is_quiet {
         true => text.trim_start().to_owned(),
@@ -39,7 +39,7 @@ pub fn show(outcome: &Outcome) -> String {
     }
 }
 
-fn verdicts(outcome: &Outcome) -> Table {
+fn verdict_table(outcome: &SweepOutcome) -> Table {
     let shown = Verdict::value_variants();
     let heads: Vec<String> = shown.iter().map(|verdict| verdict.words().to_uppercase()).collect();
     let mut head = vec!["FUNCTION", "STACKS", "CALLS", "RUNS"];
@@ -47,19 +47,19 @@ fn verdicts(outcome: &Outcome) -> Table {
     head.push("LEFT OUT");
     let numbers: Vec<usize> = (1..head.len()).collect();
     let mut table = Table::new(&head, 4, 1).with_numbers(&numbers);
-    let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, FunctionRow> = BTreeMap::new();
     for place in &outcome.places {
         let row = rows.entry(&place.site.function).or_default();
         row.stacks += 1;
-        row.calls += place.total();
+        row.calls += place.total_calls();
     }
     for done in &outcome.done {
-        let Some(fault) = done.trial.fault() else { continue };
+        let Some(fault) = done.trial.subject_fault() else { continue };
         let row = rows.entry(&fault.call.site.function).or_default();
         row.runs += 1;
         *row.verdicts.entry(done.judged.verdict).or_default() += 1;
     }
-    for fault in outcome.left_out.iter().filter_map(|trial| trial.fault()) {
+    for fault in outcome.left_out.iter().filter_map(|trial| trial.subject_fault()) {
         rows.entry(&fault.call.site.function).or_default().left_out += 1;
     }
     for (function, row) in rows {
@@ -68,13 +68,13 @@ fn verdicts(outcome: &Outcome) -> Table {
         cells.extend([row.stacks, row.calls, row.runs].map(|number| number.to_string()));
         cells.extend(shown.iter().map(|verdict| count(verdict).to_string()));
         cells.push(row.left_out.to_string());
-        table.cells(cells);
+        table.push_cells(cells);
     }
-    table.without_empty()
+    table.without_empty_columns()
 }
 
 #[derive(Default)]
-struct Row {
+struct FunctionRow {
     stacks: u64,
     calls: u64,
     runs: u64,
@@ -82,11 +82,11 @@ struct Row {
     left_out: u64,
 }
 
-fn finding(number: usize, group: &[&Done], outcome: &Outcome, width: usize) -> String {
+fn format_finding(number: usize, group: &[&CompletedRun], outcome: &SweepOutcome, width: usize) -> String {
     let first = group[0];
     let Some((fault, before)) = first.trial.faults.split_last() else { return String::new() };
     let codes = |is_lasting: bool| {
-        let faults = group.iter().filter_map(|done| done.trial.fault());
+        let faults = group.iter().filter_map(|done| done.trial.subject_fault());
         let mut codes: Vec<String> = Vec::new();
         for fault in faults.filter(|fault| fault.is_lasting == is_lasting) {
             let seen = if fault.is_only_seen() { " (seen, not documented)" } else { "" };
@@ -111,36 +111,36 @@ fn finding(number: usize, group: &[&Done], outcome: &Outcome, width: usize) -> S
     }
     let calls: BTreeSet<(Option<u16>, u64)> = group
         .iter()
-        .filter_map(|done| done.trial.fault())
+        .filter_map(|done| done.trial.subject_fault())
         .map(|fault| (fault.call.process, fault.call.n))
         .collect();
     let place = match calls.len() {
-        1 => call(&fault.call, outcome),
-        several => format!("{several} from {}", from(&fault.call.site, outcome)),
+        1 => describe_call(&fault.call, outcome),
+        several => format!("{several} from {}", describe_site(&fault.call.site, outcome)),
     };
-    text += &field("call", &place, width);
+    text += &format_field("call", &place, width);
     for fault in before {
-        let (function, call) = (&fault.call.site.function, call(&fault.call, outcome));
-        text += &field("after", &format!("{function} failed with {}, {call}", fault.code), width);
+        let (function, call) = (&fault.call.site.function, describe_call(&fault.call, outcome));
+        text += &format_field("after", &format!("{function} failed with {}, {call}", fault.code), width);
     }
-    text += &field("seen", &first.judged.seen, width);
+    text += &format_field("seen", &first.judged.seen, width);
     let record = outcome.directory.join(format!("trial-{}", first.number));
-    text += &format!("   record: {}\n", shown(&record));
-    // The command is on one line, so that it can be copied.
-    text + &format!("   again: {}\n", outcome.command(Some(&first.trial), first.judged.verdict))
+    text += &format!("   record: {}\n", report_argument(&record));
+    // The command stays on one line, so that the user can copy it.
+    text + &format!("   again: {}\n", outcome.repeat_command(Some(&first.trial), first.judged.verdict))
 }
 
-fn call(call: &Call, outcome: &Outcome) -> String {
+fn describe_call(call: &TargetCall, outcome: &SweepOutcome) -> String {
     let process = call.process.map(|process| format!(", process {process}")).unwrap_or_default();
-    format!("number {} from {}{process}", call.n, from(&call.site, outcome))
+    format!("number {} from {}{process}", call.n, describe_site(&call.site, outcome))
 }
 
-fn from(site: &Site, outcome: &Outcome) -> String {
+fn describe_site(site: &CallSite, outcome: &SweepOutcome) -> String {
     let rank = site.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
-    format!("{} in {}{rank}", outcome.caller(site), site.program)
+    format!("{} in {}{rank}", outcome.caller_at(site), site.program)
 }
 
-pub fn field(name: &str, value: &str, width: usize) -> String {
+pub fn format_field(name: &str, value: &str, width: usize) -> String {
     let indent = name.len() + 5;
     let lines = wrap(value, width.saturating_sub(indent).max(20));
     let mut text = format!("   {name}: {}\n", lines[0]);
@@ -148,13 +148,13 @@ pub fn field(name: &str, value: &str, width: usize) -> String {
     text
 }
 
-fn summary_line(outcome: &Outcome, findings: usize) -> String {
+fn summary_line(outcome: &SweepOutcome, findings: usize) -> String {
     let runs = counted(outcome.done.len() as u64, "run");
-    let mut text = format!("\n{} in {runs}, {}", counted(findings as u64, "finding"), time(outcome.time));
+    let mut text = format!("\n{} in {runs}, {}", counted(findings as u64, "finding"), format_duration(outcome.time));
     let left = outcome.left_out.len() as u64 + outcome.unplanned;
     if left > 0 {
-        let is_touched = |site: &Site| {
-            let mut faults = outcome.done.iter().filter_map(|done| done.trial.fault());
+        let is_touched = |site: &CallSite| {
+            let mut faults = outcome.done.iter().filter_map(|done| done.trial.subject_fault());
             faults.any(|fault| fault.call.site == *site)
         };
         let untouched = outcome.places.iter().filter(|place| !is_touched(&place.site)).count() as u64;
@@ -163,5 +163,5 @@ fn summary_line(outcome: &Outcome, findings: usize) -> String {
             text += &format!(", of {} all", counted(untouched, "stack"));
         }
     }
-    text + &format!("; kept in {}\n", place(&outcome.directory))
+    text + &format!("; kept in {}\n", relative_path(&outcome.directory))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub fn time(time: Duration) -> String {
+pub fn format_duration(time: Duration) -> String {
     match time.as_secs() {
         0 => format!("{} ms", time.as_millis().max(1)),
         seconds @ ..10 => format!("{seconds}.{} s", time.subsec_millis() / 100),
@@ -18,7 +18,8 @@ mod tests {
 
     #[test]
     fn times_read_as_people_say_them() {
-        let texts = [0, 12, 400, 2_345, 43_000, 150_000, 9_000_000].map(|ms| time(Duration::from_millis(ms)));
+        let texts =
+            [0, 12, 400, 2_345, 43_000, 150_000, 9_000_000].map(|ms| format_duration(Duration::from_millis(ms)));
         assert_eq!(texts, ["1 ms", "12 ms", "400 ms", "2.3 s", "43 s", "3 min", "2 h 30 min"]);
     }
 }

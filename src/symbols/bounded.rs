@@ -1,8 +1,8 @@
 //! Sections of a file, read up to a limit.
 //!
 //! Debugging information can refer to the same data any number of times, nest without end, and have any
-//! number of units at one address: a file of a megabyte can describe a terabyte of lines. [`Limits`] limits
-//! the bytes that are read, and with them time, memory, and stack.
+//! number of units at one address: a file of a megabyte can describe a terabyte of lines. [`ReadLimits`] limits the
+//! bytes that are read, and with them time, memory, and stack.
 
 use super::mapped::Bytes;
 use gimli::{EndianReader, Error, LittleEndian, Reader as _, ReaderOffsetId, Result, SectionId};
@@ -28,22 +28,22 @@ const LONGEST_HEADER: usize = 16 << 20;
 
 /// Limits on one file: the bytes that may still be read, and the stack that may be used.
 #[derive(Debug)]
-pub struct Limits {
+pub struct ReadLimits {
     most: u64,
     left: AtomicU64,
     /// The address of the stack at which a lookup began; 0 before the first one.
     stack: AtomicUsize,
 }
 
-impl Limits {
+impl ReadLimits {
     /// Returns the limits of a file with so many bytes of debugging information.
-    pub fn of(bytes: u64) -> Arc<Limits> {
+    pub fn for_size(bytes: u64) -> Arc<ReadLimits> {
         let most = bytes.saturating_mul(READINGS).saturating_add(MORE);
-        Arc::new(Limits { most, left: AtomicU64::new(most), stack: AtomicUsize::new(0) })
+        Arc::new(ReadLimits { most, left: AtomicU64::new(most), stack: AtomicUsize::new(0) })
     }
 
-    /// Notes where the stack is when the lookup of an address begins.
-    pub fn begin(&self) {
+    /// Stores the address of the stack at the begin of a lookup, and adds the bytes that the lookup may read.
+    pub fn begin_lookup(&self) {
         let here = 0_u8;
         self.stack.store(ptr::from_ref(&here).addr(), Relaxed);
         let left = self.left.load(Relaxed).saturating_add(PER_ADDRESS);
@@ -52,7 +52,7 @@ impl Limits {
 
     /// Subtracts bytes from the limit before they are read. If several threads subtract at the same time,
     /// some bytes may not be counted.
-    fn take(&self, bytes: usize, at: ReaderOffsetId) -> Result<()> {
+    fn charge(&self, bytes: usize, at: ReaderOffsetId) -> Result<()> {
         let depth = self.stack.load(Relaxed).saturating_sub(ptr::from_ref(&bytes).addr());
         let left = self.left.load(Relaxed).checked_sub(bytes as u64 + 1);
         self.left.store(left.unwrap_or(0), Relaxed);
@@ -63,25 +63,25 @@ impl Limits {
 
 /// Reader of a section, or of a part of it, that observes the limits.
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub struct LimitedReader {
     bytes: EndianReader<LittleEndian, Bytes>,
-    limits: Arc<Limits>,
+    limits: Arc<ReadLimits>,
     is_lines: bool,
 }
 
-impl Reader {
+impl LimitedReader {
     /// Returns a reader of the bytes in a range that the file has.
-    pub fn new(id: SectionId, bytes: Bytes, range: Range<usize>, limits: &Arc<Limits>) -> Reader {
+    pub fn new(id: SectionId, bytes: Bytes, range: Range<usize>, limits: &Arc<ReadLimits>) -> LimitedReader {
         let bytes = EndianReader::new(bytes, LittleEndian).range(range);
-        Reader { bytes, limits: limits.clone(), is_lines: id == SectionId::DebugLine }
+        LimitedReader { bytes, limits: limits.clone(), is_lines: id == SectionId::DebugLine }
     }
 
-    fn take(&self, bytes: usize) -> Result<()> {
-        self.limits.take(bytes, self.offset_id())
+    fn charge(&self, bytes: usize) -> Result<()> {
+        self.limits.charge(bytes, self.offset_id())
     }
 }
 
-impl gimli::Reader for Reader {
+impl gimli::Reader for LimitedReader {
     type Endian = LittleEndian;
     type Offset = usize;
 
@@ -104,7 +104,7 @@ impl gimli::Reader for Reader {
         self.bytes.truncate(length)
     }
 
-    fn offset_from(&self, base: &Reader) -> usize {
+    fn offset_from(&self, base: &LimitedReader) -> usize {
         self.bytes.offset_from(&base.bytes)
     }
 
@@ -118,40 +118,40 @@ impl gimli::Reader for Reader {
 
     fn find(&self, byte: u8) -> Result<usize> {
         let found = self.bytes.find(byte)?;
-        self.take(found)?;
+        self.charge(found)?;
         Ok(found)
     }
 
     fn skip(&mut self, length: usize) -> Result<()> {
-        self.take(0)?;
+        self.charge(0)?;
         self.bytes.skip(length)
     }
 
-    fn split(&mut self, length: usize) -> Result<Reader> {
+    fn split(&mut self, length: usize) -> Result<LimitedReader> {
         if self.is_lines && length > LONGEST_PROGRAM {
             return Err(Error::UnexpectedEof(self.offset_id()));
         }
-        self.take(0)?;
-        Ok(Reader { bytes: self.bytes.split(length)?, ..self.clone() })
+        self.charge(0)?;
+        Ok(LimitedReader { bytes: self.bytes.split(length)?, ..self.clone() })
     }
 
     fn to_slice(&self) -> Result<Cow<'_, [u8]>> {
-        self.take(self.len())?;
+        self.charge(self.len())?;
         self.bytes.to_slice()
     }
 
     fn to_string(&self) -> Result<Cow<'_, str>> {
-        self.take(self.len())?;
+        self.charge(self.len())?;
         self.bytes.to_string()
     }
 
     fn to_string_lossy(&self) -> Result<Cow<'_, str>> {
-        self.take(self.len())?;
+        self.charge(self.len())?;
         self.bytes.to_string_lossy()
     }
 
     fn read_slice(&mut self, bytes: &mut [u8]) -> Result<()> {
-        self.take(bytes.len())?;
+        self.charge(bytes.len())?;
         self.bytes.read_slice(bytes)
     }
 }

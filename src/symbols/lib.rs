@@ -25,20 +25,20 @@ mod symbol;
 mod table;
 
 pub use packed::PackedSymbols;
-pub use short::short;
-pub use source::Sources;
-pub use symbol::{LONGEST_NAME, SourceLine, Symbol, is_libc};
+pub use short::shorten_name;
+pub use source::SourceFiles;
+pub use symbol::{LONGEST_NAME, SourceLine, Symbol, is_libc_or_loader};
 
 use cupeer_record::{Library, Process};
-use files::{Files, Opened};
-use lines::Lines;
+use files::{FileSearch, OpenedLibrary};
+use lines::DebugLines;
 use std::collections::{BTreeSet, HashMap};
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use table::Table;
+use table::FunctionTable;
 
 /// Number of symbol tables in memory at once, with their files open. The table of a library with a million
 /// functions takes 24 MB.
@@ -61,14 +61,14 @@ const LONGEST_READ: Duration = Duration::from_secs(4);
 const LONGEST_ASKED: Duration = Duration::from_secs(2);
 
 /// Key of a library: its build id and its path.
-type Key = (Vec<u8>, String);
+type LibraryKey = (Vec<u8>, String);
 
 /// Symbols of the libraries of a recording.
 pub struct Symbols {
     /// Symbols that a packed recording contains.
     packed: PackedSymbols,
-    files: Files,
-    known: HashMap<Key, LibrarySymbols>,
+    files: FileSearch,
+    known: HashMap<LibraryKey, LibrarySymbols>,
     /// Number of lookups so far, which tells which tables were used last.
     time: u64,
     /// Time left for reading debugging information, and for queries of it.
@@ -81,8 +81,8 @@ pub struct Symbols {
 #[derive(Default)]
 struct LibrarySymbols {
     answers: HashMap<u64, Option<Symbol>>,
-    table: Option<Table>,
-    lines: Option<Lines>,
+    table: Option<FunctionTable>,
+    lines: Option<DebugLines>,
     /// True if the library's file is missing or cannot be read.
     is_absent: bool,
     used: u64,
@@ -99,11 +99,10 @@ impl Symbols {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let is_ours = packed.is_none() && processes.iter().all(|process| process.host() == host.trim_end());
         let began = processes.iter().map(|process| process.header.first.realtime).min();
-        let older_than =
-            began.and_then(|began| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(began)));
+        let older_than = began.and_then(|began| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(began)));
         Symbols {
             packed: packed.unwrap_or_default(),
-            files: Files::older_than(older_than.filter(|_| is_ours)),
+            files: FileSearch::accepting_older_than(older_than.filter(|_| is_ours)),
             known: HashMap::new(),
             time: 0,
             left: (LONGEST_READ, LONGEST_ASKED),
@@ -117,7 +116,7 @@ impl Symbols {
         let most = MOST_WHILE_RUNNING;
         Symbols {
             packed: PackedSymbols::default(),
-            files: Files { most, ..Files::older_than(Some(began)) },
+            files: FileSearch { most_debug_bytes: most, ..FileSearch::accepting_older_than(Some(began)) },
             known: HashMap::new(),
             time: 0,
             left: (LONGEST_READ, LONGEST_ASKED),
@@ -128,15 +127,15 @@ impl Symbols {
 
     /// Returns the reader of source lines; `None` for a recording of another host, and for a packed
     /// recording.
-    pub fn sources(&self) -> Option<Sources> {
-        self.files.older_than.map(Sources::older_than)
+    pub fn sources(&self) -> Option<SourceFiles> {
+        self.files.older_than.map(SourceFiles::accepting_older_than)
     }
 
     /// Returns the function of a return address in a process. A return address belongs to the instruction before it,
     /// which may be the last of its function; this is taken into account.
-    pub fn name(&mut self, library: &Library, address: u64) -> Option<Symbol> {
+    pub fn find_symbol(&mut self, library: &Library, address: u64) -> Option<Symbol> {
         let place = address.wrapping_sub(library.base);
-        if let Some(symbol) = self.packed.get(library, place) {
+        if let Some(symbol) = self.packed.find(library, place) {
             return Some(symbol.clone());
         }
         let key = (library.build_id.clone(), library.path.clone());
@@ -157,30 +156,29 @@ impl Symbols {
         let libraries: Vec<&[usize]> = order.chunk_by(|a, b| library(*a) == library(*b)).collect();
         let mut names = vec![None; asked.len()];
         for few in libraries.chunks(MOST_THREADS) {
-            self.prepare(few.iter().copied().flatten().map(|i| asked[*i]));
+            self.read_libraries(few.iter().copied().flatten().map(|i| asked[*i]));
             for i in few.iter().copied().flatten() {
-                names[*i] = self.name(asked[*i].0, asked[*i].1);
+                names[*i] = self.find_symbol(asked[*i].0, asked[*i].1);
             }
         }
         names
     }
 
     /// Reads the libraries that will be needed, in parallel.
-    pub fn prepare<'l>(&mut self, asked: impl Iterator<Item = (&'l Library, u64)>) {
+    pub fn read_libraries<'l>(&mut self, asked: impl Iterator<Item = (&'l Library, u64)>) {
         let mut wanted = BTreeSet::new();
         for (library, address) in asked {
             let place = address.wrapping_sub(library.base);
             let key = (library.build_id.clone(), library.path.clone());
-            let is_read = |known: &LibrarySymbols| {
-                known.is_absent || known.table.is_some() || known.answers.contains_key(&place)
-            };
+            let is_read =
+                |known: &LibrarySymbols| known.is_absent || known.table.is_some() || known.answers.contains_key(&place);
             let is_known = self.known.get(&key).is_some_and(is_read);
-            if !is_known && self.packed.get(library, place).is_none() && wanted.len() < MOST_TABLES {
+            if !is_known && self.packed.find(library, place).is_none() && wanted.len() < MOST_TABLES {
                 wanted.insert(key);
             }
         }
         let (files, began, next) = (&self.files, Instant::now(), AtomicUsize::new(0));
-        let wanted: Vec<Key> = wanted.into_iter().collect();
+        let wanted: Vec<LibraryKey> = wanted.into_iter().collect();
         let (until, opened) = (began + self.left.0, Mutex::new(Vec::new()));
         let work = || {
             while let Some(key) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -196,7 +194,7 @@ impl Symbols {
             work();
         });
         for (key, opened) in opened.into_inner().unwrap_or_else(|broken| broken.into_inner()) {
-            self.cache(key, opened);
+            self.cache_library(key, opened);
         }
         self.left.0 = self.left.0.saturating_sub(began.elapsed());
     }
@@ -206,19 +204,19 @@ impl Symbols {
         self.notes.iter().map(|(library, why)| (library.as_str(), why.as_str()))
     }
 
-    fn look_up(&mut self, key: &Key, place: u64) -> Option<Symbol> {
+    fn look_up(&mut self, key: &LibraryKey, place: u64) -> Option<Symbol> {
         if !self.known.get(key)?.is_absent && self.known.get(key)?.table.is_none() {
             let began = Instant::now();
             let opened = self.files.open(&key.0, Path::new(&key.1), began + self.left.0);
             self.left.0 = self.left.0.saturating_sub(began.elapsed());
-            self.cache(key, opened);
+            self.cache_library(key, opened);
         }
         self.time += 1;
         let known = self.known.get_mut(key)?;
         known.used = self.time;
         let began = Instant::now();
         let until = began + self.left.1;
-        let (symbol, is_late) = answer(known.table.as_ref(), known.lines.as_ref(), place, until);
+        let (symbol, is_late) = symbol_at(known.table.as_ref(), known.lines.as_ref(), place, until);
         self.left.1 = self.left.1.saturating_sub(began.elapsed());
         let late = || (key.1.clone(), "some of its lines are left out: they took too long".to_owned());
         self.notes.extend(is_late.then(late));
@@ -226,7 +224,7 @@ impl Symbols {
     }
 
     /// Caches the symbols that were read, and evicts the least recently used ones beyond the limit.
-    fn cache(&mut self, key: &Key, Opened { table, lines, notes }: Opened) {
+    fn cache_library(&mut self, key: &LibraryKey, OpenedLibrary { table, lines, notes }: OpenedLibrary) {
         self.notes.extend(notes);
         self.time += 1;
         let known = self.known.entry(key.clone()).or_default();
@@ -247,18 +245,18 @@ impl Symbols {
 }
 
 /// Returns the symbol at an offset of a library, with lines if time is left, and whether the time was up.
-fn answer(
-    table: Option<&Table>,
-    lines: Option<&Lines>,
+fn symbol_at(
+    table: Option<&FunctionTable>,
+    lines: Option<&DebugLines>,
     place: u64,
     until: Instant,
 ) -> (Option<Symbol>, bool) {
     let at = place.wrapping_sub(1);
-    let Some((name, start)) = table.and_then(|table| table.find(at)) else { return (None, false) };
+    let Some((name, start)) = table.and_then(|table| table.find_innermost(at)) else { return (None, false) };
     let is_late = lines.is_some() && Instant::now() >= until;
-    let lines = lines.filter(|_| !is_late).map_or_else(Vec::new, |lines| lines.at(at));
+    let lines = lines.filter(|_| !is_late).map_or_else(Vec::new, |lines| lines.lines_at(at));
     let offset = place.wrapping_sub(start);
-    (Some(Symbol { function: demangle::readable(&name), offset, lines }), is_late)
+    (Some(Symbol { function: demangle::demangle(&name), offset, lines }), is_late)
 }
 
 #[cfg(test)]

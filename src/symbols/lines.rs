@@ -4,7 +4,7 @@
 //! It reads the debugging information of a file. [`super::files`] selects the files, and [`super::table`] handles
 //! functions without debugging information.
 
-use super::bounded::{Limits, Reader};
+use super::bounded::{LimitedReader, ReadLimits};
 use super::demangle;
 use super::mapped::Bytes;
 use super::symbol::SourceLine;
@@ -21,7 +21,7 @@ use std::time::Instant;
 /// may be read: about a second of work.
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// Largest depth of functions that are inlined in one another.
+/// Number of functions inlined in one another, the innermost ones, whose lines are returned.
 const MOST_INLINED: usize = 32;
 /// Highest accepted compression ratio of a section that is larger than [`SMALL`]. Sections that compilers
 /// write have a ratio below 20.
@@ -48,7 +48,7 @@ const NEEDED: [SectionId; 11] = [
 ];
 
 /// Reason why there are no lines.
-pub enum Without {
+pub enum NoLines {
     /// The file has no debugging information. Another file may have it.
     Stripped,
     /// Reading the lines would require decompressing this many bytes, which is over the limit.
@@ -60,14 +60,14 @@ pub enum Without {
 }
 
 /// Lines of source of a file, from its debugging information.
-pub struct Lines {
-    context: Context<Reader>,
-    limits: Arc<Limits>,
+pub struct DebugLines {
+    context: Context<LimitedReader>,
+    limits: Arc<ReadLimits>,
     /// Size in bytes of the debugging information that was decompressed.
     pub bytes: u64,
 }
 
-impl Lines {
+impl DebugLines {
     /// Reads the debugging information of a file, and the information that `dwz` moved to the file that
     /// `shared` finds.
     pub fn read(
@@ -75,16 +75,16 @@ impl Lines {
         until: Instant,
         most: u64,
         shared: impl FnOnce() -> Option<Bytes>,
-    ) -> Result<Lines, Without> {
-        let sections = Sections::of(file)?;
-        if ![SectionId::DebugLine, SectionId::DebugInfo].iter().all(|id| sections.find(*id).is_some()) {
-            return Err(Without::Stripped);
+    ) -> Result<DebugLines, NoLines> {
+        let sections = DebugSections::of_file(file)?;
+        if ![SectionId::DebugLine, SectionId::DebugInfo].iter().all(|id| sections.find_section(*id).is_some()) {
+            return Err(NoLines::Stripped);
         }
         if Instant::now() >= until {
-            return Err(Without::Late);
+            return Err(NoLines::Late);
         }
         let apart = shared();
-        let shared = apart.as_ref().map(Sections::of).transpose()?;
+        let shared = apart.as_ref().map(DebugSections::of_file).transpose()?;
         let sum = |is_counted: fn(CompressionFormat) -> bool| {
             let all = sections.all.iter().chain(shared.iter().flat_map(|shared| &shared.all));
             let sizes = all.filter(|(_, range)| is_counted(range.format));
@@ -93,23 +93,22 @@ impl Lines {
         };
         let bytes = sum(|format| format != CompressionFormat::None);
         if bytes > most {
-            return Err(Without::TooLarge(bytes));
+            return Err(NoLines::TooLarge(bytes));
         }
-        let limits = Limits::of(sum(|_| true).min(MOST_BYTES));
-        let mut dwarf = sections.dwarf(&limits)?;
+        let limits = ReadLimits::for_size(sum(|_| true).min(MOST_BYTES));
+        let mut dwarf = sections.load_dwarf(&limits)?;
         if let Some(shared) = shared {
-            dwarf.set_sup(shared.dwarf(&limits)?);
+            dwarf.set_sup(shared.load_dwarf(&limits)?);
         }
-        Ok(Lines { context: Context::from_dwarf(dwarf).map_err(unreadable)?, limits, bytes })
+        Ok(DebugLines { context: Context::from_dwarf(dwarf).map_err(unreadable_error)?, limits, bytes })
     }
 
     /// Returns the lines at an address of the file, those of inlined functions first.
-    pub fn at(&self, address: u64) -> Vec<SourceLine> {
-        self.limits.begin();
+    pub fn lines_at(&self, address: u64) -> Vec<SourceLine> {
+        self.limits.begin_lookup();
         let mut lines = Vec::new();
         let mut put = |location: Option<Location>, function: Option<String>| {
-            let Some((file, line)) = location.and_then(|place| Some((place.file?, place.line.unwrap_or(0))))
-            else {
+            let Some((file, line)) = location.and_then(|place| Some((place.file?, place.line.unwrap_or(0)))) else {
                 return;
             };
             // Replace control characters, because paths are shown on terminals.
@@ -120,7 +119,7 @@ impl Lines {
                 for _ in 0..MOST_INLINED {
                     let Ok(Some(frame)) = frames.next() else { break };
                     let name = frame.function.and_then(|name| Some(name.raw_name().ok()?.into_owned()));
-                    put(frame.location, name.map(|name| demangle::readable(name.as_bytes())));
+                    put(frame.location, name.map(|name| demangle::demangle(name.as_bytes())));
                 }
             }
             // A function whose name cannot be read still has a line.
@@ -131,55 +130,55 @@ impl Lines {
 }
 
 /// Debugging sections of a file.
-struct Sections<'a> {
+struct DebugSections<'a> {
     file: &'a Bytes,
     all: Vec<(SectionId, CompressedFileRange)>,
 }
 
-impl<'a> Sections<'a> {
-    fn of(file: &'a Bytes) -> Result<Sections<'a>, Without> {
-        let elf = object::File::parse(&**file).map_err(unreadable)?;
+impl<'a> DebugSections<'a> {
+    fn of_file(file: &'a Bytes) -> Result<DebugSections<'a>, NoLines> {
+        let elf = object::File::parse(&**file).map_err(unreadable_error)?;
         let mut all = Vec::new();
         for id in NEEDED {
             let Some(section) = elf.section_by_name(id.name()) else { continue };
-            let range = section.compressed_file_range().map_err(unreadable)?;
+            let range = section.compressed_file_range().map_err(unreadable_error)?;
             let most = range.compressed_size.saturating_mul(MOST_COMPRESSED).saturating_add(SMALL);
             if range.uncompressed_size > most {
-                return Err(unreadable("a section is compressed too much"));
+                return Err(unreadable_error("a section is compressed too much"));
             }
             // A separate debug file lists the sections of the library with their names and sizes, but without
             // contents.
             all.extend((range.uncompressed_size > 0).then_some((id, range)));
         }
-        Ok(Sections { file, all })
+        Ok(DebugSections { file, all })
     }
 
-    fn find(&self, id: SectionId) -> Option<&CompressedFileRange> {
+    fn find_section(&self, id: SectionId) -> Option<&CompressedFileRange> {
         self.all.iter().find(|(known, _)| *known == id).map(|(_, range)| range)
     }
 
-    fn dwarf(&self, limits: &Arc<Limits>) -> Result<Dwarf<Reader>, Without> {
+    fn load_dwarf(&self, limits: &Arc<ReadLimits>) -> Result<Dwarf<LimitedReader>, NoLines> {
         Dwarf::load(|id| {
-            let (bytes, range) = self.section(id)?;
+            let (bytes, range) = self.section_bytes(id)?;
             if id == SectionId::DebugAbbrev && has_long_list(&bytes[range.clone()]) {
-                return Err(unreadable("an abbreviation has too many attributes"));
+                return Err(unreadable_error("an abbreviation has too many attributes"));
             }
-            Ok(Reader::new(id, bytes, range, limits))
+            Ok(LimitedReader::new(id, bytes, range, limits))
         })
     }
 
     /// Returns the bytes that contain a section, and the range of the section in them.
-    fn section(&self, id: SectionId) -> Result<(Bytes, Range<usize>), Without> {
-        let Some(range) = self.find(id) else { return Ok((Bytes::from(Vec::new()), 0..0)) };
+    fn section_bytes(&self, id: SectionId) -> Result<(Bytes, Range<usize>), NoLines> {
+        let Some(range) = self.find_section(id) else { return Ok((Bytes::from(Vec::new()), 0..0)) };
         let end = range.offset.checked_add(range.compressed_size);
-        let end = end.filter(|end| *end <= self.file.len() as u64).ok_or_else(|| unreadable("it is cut"))?;
+        let end = end.filter(|end| *end <= self.file.len() as u64).ok_or_else(|| unreadable_error("it is cut"))?;
         let place = range.offset as usize..end as usize;
         let (format, uncompressed_size) = (range.format, range.uncompressed_size);
         if format == CompressionFormat::None {
             return Ok((self.file.clone(), place));
         }
         let compressed = CompressedData { format, data: &self.file[place], uncompressed_size };
-        let bytes = compressed.decompress().map_err(unreadable)?.into_owned();
+        let bytes = compressed.decompress().map_err(unreadable_error)?.into_owned();
         let whole = 0..bytes.len();
         Ok((bytes.into(), whole))
     }
@@ -203,6 +202,6 @@ fn has_long_list(abbreviations: &[u8]) -> bool {
 }
 
 /// Returns the reason for debugging information that cannot be read.
-fn unreadable(error: impl Display) -> Without {
-    Without::Unreadable(error.to_string())
+fn unreadable_error(error: impl Display) -> NoLines {
+    NoLines::Unreadable(error.to_string())
 }

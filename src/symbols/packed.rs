@@ -8,7 +8,7 @@
 use super::symbol::{SourceLine, Symbol};
 use anyhow::Result;
 use cupeer_record::Library;
-use cupeer_record::plain::{self, Links};
+use cupeer_record::plain::{self, SymbolicLinks};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -44,11 +44,11 @@ impl PackedSymbols {
     }
 
     fn read(file: &Path) -> Result<PackedSymbols> {
-        let bytes = plain::read(file, Links::Refused, MOST_BYTES)?;
+        let bytes = plain::read(file, SymbolicLinks::Refused, MOST_BYTES)?;
         let libraries: HashMap<String, Vec<Value>> = serde_json::from_slice(&bytes)?;
         let symbol = |row: Value| {
             let function = row.get(1)?.as_str()?.replace(char::is_control, "?");
-            let lines = row.get(3).and_then(Value::as_array).into_iter().flatten().filter_map(line).collect();
+            let lines = row.get(3).and_then(Value::as_array).into_iter().flatten().filter_map(parse_line).collect();
             Some((row.get(0)?.as_u64()?, Symbol { function, offset: row.get(2)?.as_u64()?, lines }))
         };
         let symbols = |rows: Vec<Value>| rows.into_iter().filter_map(symbol).collect();
@@ -57,23 +57,20 @@ impl PackedSymbols {
 
     /// Returns the function at a place, which is an offset in a library; `None` if the packed recording has
     /// no name for it.
-    pub fn get(&self, library: &Library, place: u64) -> Option<&Symbol> {
-        self.0.get(&PackedSymbols::key(&library.build_id, &library.path))?.get(&place)
+    pub fn find(&self, library: &Library, place: u64) -> Option<&Symbol> {
+        self.0.get(&PackedSymbols::library_key(&library.build_id, &library.path))?.get(&place)
     }
 
     /// Adds the function at a place of a library. `path` is the path of the library in the packed recording.
     pub fn insert(&mut self, build_id: &[u8], path: &str, place: u64, symbol: Symbol) {
-        self.0.entry(PackedSymbols::key(build_id, path)).or_default().insert(place, symbol);
+        self.0.entry(PackedSymbols::library_key(build_id, path)).or_default().insert(place, symbol);
     }
 
     /// Returns the contents of the file `symbols.json` with these names.
     pub fn to_json(&self) -> String {
         let row = |(place, symbol): (&u64, &Symbol)| {
-            let lines: Vec<Value> = symbol
-                .lines
-                .iter()
-                .map(|line| serde_json::json!([line.function, line.file, line.line]))
-                .collect();
+            let lines: Vec<Value> =
+                symbol.lines.iter().map(|line| serde_json::json!([line.function, line.file, line.line])).collect();
             let mut row = vec![(*place).into(), symbol.function.clone().into(), symbol.offset.into()];
             row.extend((!lines.is_empty()).then_some(Value::Array(lines)));
             Value::Array(row)
@@ -83,7 +80,7 @@ impl PackedSymbols {
         format!("{}\n", serde_json::json!(libraries))
     }
 
-    fn key(build_id: &[u8], path: &str) -> String {
+    fn library_key(build_id: &[u8], path: &str) -> String {
         match build_id {
             [] => path.to_owned(),
             _ => build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -92,7 +89,7 @@ impl PackedSymbols {
 }
 
 /// Parses one line of source from its array; `None` if the array is malformed.
-fn line(row: &Value) -> Option<SourceLine> {
+fn parse_line(row: &Value) -> Option<SourceLine> {
     let text = |index: usize| Some(row.get(index)?.as_str()?.replace(char::is_control, "?"));
     let line = u32::try_from(row.get(2)?.as_u64()?).ok()?;
     Some(SourceLine { function: text(0), file: text(1)?, line })

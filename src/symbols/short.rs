@@ -5,13 +5,13 @@ const LEFT_OUT: char = '…';
 
 /// Returns the name of a function in at most `width` characters: first without its parameters, then without
 /// its template arguments, then without its return type, then without its outer scopes.
-pub fn short(name: &str, width: usize) -> String {
+pub fn shorten_name(name: &str, width: usize) -> String {
     let fits = |text: &str| text.chars().count() <= width;
     let mut text = name.to_owned();
     for step in [
         |text: &str| replace_brackets(text, '(', ')'),
         |text: &str| replace_brackets(text, '<', '>'),
-        without_result,
+        strip_return_type,
     ] {
         if fits(&text) {
             return text;
@@ -20,7 +20,7 @@ pub fn short(name: &str, width: usize) -> String {
     }
     while !fits(&text) {
         let rest = text.strip_prefix(LEFT_OUT).and_then(|rest| rest.strip_prefix("::")).unwrap_or(&text);
-        match separators(rest, "::").first() {
+        match find_separators(rest, "::").first() {
             Some(at) => text = format!("{LEFT_OUT}::{}", &rest[at + 2..]),
             None => {
                 let kept = width.saturating_sub(1);
@@ -60,9 +60,9 @@ fn replace_brackets(text: &str, open: char, close: char) -> String {
 }
 
 /// Returns a name without its return type, which the C++ names of template functions contain.
-fn without_result(text: &str) -> String {
-    let end = separators(text, "(").into_iter().next_back().unwrap_or(text.len());
-    let spaces = separators(&text[..end], " ");
+fn strip_return_type(text: &str) -> String {
+    let end = find_separators(text, "(").into_iter().next_back().unwrap_or(text.len());
+    let spaces = find_separators(&text[..end], " ");
     let is_part = |at: &usize| text[..*at].ends_with("operator") || text[..*at].ends_with("as");
     match spaces.into_iter().rev().find(|at| !is_part(at)) {
         Some(at) if !text[at + 1..].starts_with('[') => text[at + 1..].to_owned(),
@@ -71,7 +71,7 @@ fn without_result(text: &str) -> String {
 }
 
 /// Returns the positions of a separator outside of brackets.
-fn separators(text: &str, separator: &str) -> Vec<usize> {
+fn find_separators(text: &str, separator: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut depth = 0usize;
     let mut at = 0;
@@ -111,7 +111,7 @@ fn unnamed_scope_length(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::short;
+    use super::shorten_name;
 
     #[test]
     fn least_informative_parts_are_shortened_first() {
@@ -127,22 +127,22 @@ mod tests {
             (5, "…::o…"),
             (0, ""),
         ] {
-            assert_eq!(short(name, width), wanted);
+            assert_eq!(shorten_name(name, width), wanted);
         }
     }
 
     #[test]
     fn operators_and_nameless_scopes_are_no_brackets() {
         assert_eq!(
-            short("std::ostream& acme::operator<<<int>(std::ostream&)", 45),
+            shorten_name("std::ostream& acme::operator<<<int>(std::ostream&)", 45),
             "std::ostream& acme::operator<<<int>(…)"
         );
-        assert_eq!(short("acme::operator<(acme::x const&)", 30), "acme::operator<(…)");
-        assert_eq!(short("acme::f::operator()(int) const", 28), "acme::f::operator()(…) const");
+        assert_eq!(shorten_name("acme::operator<(acme::x const&)", 30), "acme::operator<(…)");
+        assert_eq!(shorten_name("acme::f::operator()(int) const", 28), "acme::f::operator()(…) const");
         let name = "acme::(anonymous namespace)::open(std::string)";
-        assert_eq!(short(name, 40), "acme::(anonymous namespace)::open(…)");
-        assert_eq!(short(name, 34), "…::(anonymous namespace)::open(…)");
-        assert_eq!(short("<alloc::vec::Vec<T> as acme::Open>::open", 20), "<…>::open");
-        assert_eq!(short("f+0x2", 5), "f+0x2");
+        assert_eq!(shorten_name(name, 40), "acme::(anonymous namespace)::open(…)");
+        assert_eq!(shorten_name(name, 34), "…::(anonymous namespace)::open(…)");
+        assert_eq!(shorten_name("<alloc::vec::Vec<T> as acme::Open>::open", 20), "<…>::open");
+        assert_eq!(shorten_name("f+0x2", 5), "f+0x2");
     }
 }

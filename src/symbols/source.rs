@@ -12,27 +12,27 @@ use std::time::SystemTime;
 
 /// Largest size in bytes of a source file that is read.
 const MOST_BYTES: u64 = 4 << 20;
-/// Largest number of source files that are read.
+/// Number of source files that are read: the first ones.
 const MOST_FILES: usize = 256;
-/// Largest number of characters of a line that are shown.
+/// Number of characters after which a shown line is cut off.
 const LONGEST: usize = 160;
 
 /// Source files that were read, each once.
-pub struct Sources {
+pub struct SourceFiles {
     /// Start of the recording.
     began: SystemTime,
     files: HashMap<String, Option<(SystemTime, String)>>,
 }
 
-impl Sources {
+impl SourceFiles {
     /// Returns a reader for a recording of this host that began at this time.
-    pub fn older_than(began: SystemTime) -> Sources {
-        Sources { began, files: HashMap::new() }
+    pub fn accepting_older_than(began: SystemTime) -> SourceFiles {
+        SourceFiles { began, files: HashMap::new() }
     }
 
     /// Returns the text of a line of source. `library` is the compiled library with the line; `None` for an
     /// interpreted program. Returns `None` if the file does not exist, or may have changed.
-    pub fn line(&mut self, line: &SourceLine, library: Option<&str>) -> Option<String> {
+    pub fn read_line(&mut self, line: &SourceLine, library: Option<&str>) -> Option<String> {
         let built = match library {
             Some(library) => fs::metadata(library).ok()?.modified().ok()?,
             None => self.began,
@@ -41,7 +41,7 @@ impl Sources {
             return None;
         }
         if !self.files.contains_key(&line.file) {
-            let read = if self.files.len() < MOST_FILES { read(&line.file) } else { None };
+            let read = if self.files.len() < MOST_FILES { read_source_file(&line.file) } else { None };
             self.files.insert(line.file.clone(), read);
         }
         let (changed, text) = self.files.get(&line.file)?.as_ref()?;
@@ -58,9 +58,9 @@ impl Sources {
 }
 
 /// Returns the text of a regular file, and the time of its last change.
-fn read(path: &str) -> Option<(SystemTime, String)> {
-    let file = plain::open(Path::new(path), plain::Links::Followed).ok()?;
-    let bytes = plain::contents(&file, MOST_BYTES).ok()?;
+fn read_source_file(path: &str) -> Option<(SystemTime, String)> {
+    let file = plain::open(Path::new(path), plain::SymbolicLinks::Followed).ok()?;
+    let bytes = plain::read_rest(&file, MOST_BYTES).ok()?;
     Some((file.metadata().ok()?.modified().ok()?, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
@@ -79,7 +79,7 @@ mod tests {
         let now = SystemTime::now();
         let of = |began, name: &str, number, library: Option<&str>| {
             let line = SourceLine { function: None, file: path(name), line: number };
-            Sources::older_than(began).line(&line, library)
+            SourceFiles::accepting_older_than(began).read_line(&line, library)
         };
         assert_eq!(of(now, "a.c", 1, Some(&path("a"))).as_deref(), Some("int f;"));
         assert_eq!(of(now, "a.c", 2, None).as_deref(), Some("call(\" [2J\");"));
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(of(now, "a.c", 1, Some(&path("b"))), None, "built from something else");
         for special in ["/dev/zero", "/proc/self/mem", "/nowhere", "a.c", "/"] {
             let line = SourceLine { function: None, file: special.into(), line: 1 };
-            assert_eq!(Sources::older_than(now).line(&line, None), None, "{special}");
+            assert_eq!(SourceFiles::accepting_older_than(now).read_line(&line, None), None, "{special}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The name of an address, and its lines of source.
 
-use super::short::short;
+use super::short::shorten_name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ pub const LONGEST_NAME: usize = 80;
 
 /// Returns true if a library is libc or the loader. Their function names are enough, because they start threads and
 /// every library calls them.
-pub fn is_libc(path: &str) -> bool {
+pub fn is_libc_or_loader(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     ["libc.so", "ld-linux"].iter().any(|begin| name.starts_with(begin))
 }
@@ -41,7 +41,7 @@ impl SourceLine {
     pub fn text(&self) -> String {
         let file = self.file.rsplit('/').next().unwrap_or(&self.file);
         let line = if self.line > 0 { format!(":{}", self.line) } else { String::new() };
-        let function = self.function.as_ref().map(|name| format!(" in {}", short(name, LONGEST_NAME)));
+        let function = self.function.as_ref().map(|name| format!(" in {}", shorten_name(name, LONGEST_NAME)));
         format!("{file}{line}{}", function.unwrap_or_default())
     }
 }

@@ -4,7 +4,7 @@
 //! and a hundred megabytes of names: names are read when they are needed.
 
 use super::mapped::Bytes;
-use cupeer_record::plain::{self, Links};
+use cupeer_record::plain::{self, SymbolicLinks};
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
@@ -20,9 +20,9 @@ const LE: LittleEndian = LittleEndian;
 /// Number of preceding symbols that are searched for one whose range contains an address. Nested functions,
 /// which assembly code has, are rare.
 const MOST_NESTED: usize = 64;
-/// Largest number of sections that are read. A sparse file can claim any number without using the disk.
+/// Number of sections above which a file is refused. A sparse file can claim any number without using the disk.
 const MOST_SECTIONS: usize = 1 << 18;
-/// Largest number of symbols that are read.
+/// Number of symbols above which a file is refused.
 const MOST_SYMBOLS: usize = 10 << 20;
 /// Largest number of bytes of notes that are read per section or segment.
 const MOST_NOTES: u64 = 16 << 20;
@@ -31,9 +31,9 @@ const LONGEST_NAME: usize = 64 * 1024;
 
 /// Reason why a file is not used.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Unusable {
+pub enum UnusableFile {
     /// The map's entry names no file, for example the kernel's own code.
-    NotAsked,
+    NotAFile,
     /// The file has another build ID than the recorded one, or is newer than the recording.
     Changed,
     /// The file and the recording lack a build ID to compare.
@@ -44,59 +44,59 @@ pub enum Unusable {
     NotElf,
 }
 
-impl fmt::Display for Unusable {
+impl fmt::Display for UnusableFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unusable::NotAsked => f.write_str("is not a file"),
-            Unusable::Changed => f.write_str("the file has changed since"),
-            Unusable::NoBuildId => f.write_str("has no build id, so no file can be identified as it"),
-            Unusable::Unreadable(error) => write!(f, "cannot be read: {error}"),
-            Unusable::NotElf => f.write_str("is not a readable ELF file"),
+            UnusableFile::NotAFile => f.write_str("is not a file"),
+            UnusableFile::Changed => f.write_str("the file has changed since"),
+            UnusableFile::NoBuildId => f.write_str("has no build id, so no file can be identified as it"),
+            UnusableFile::Unreadable(error) => write!(f, "cannot be read: {error}"),
+            UnusableFile::NotElf => f.write_str("is not a readable ELF file"),
         }
     }
 }
 
-impl From<object::read::Error> for Unusable {
+impl From<object::read::Error> for UnusableFile {
     fn from(_: object::read::Error) -> Self {
-        Unusable::NotElf
+        UnusableFile::NotElf
     }
 }
 
 /// Opens a file that must have this build id or, if the build id is empty, must be older than the recording.
-pub fn open(path: &Path, build_id: &[u8], older_than: Option<SystemTime>) -> Result<Bytes, Unusable> {
-    let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
+pub fn open_checked(path: &Path, build_id: &[u8], older_than: Option<SystemTime>) -> Result<Bytes, UnusableFile> {
+    let unreadable = |error: std::io::Error| UnusableFile::Unreadable(error.to_string());
     // A recording may name any path. Open regular files only: opening others can have effects, or block
     // forever.
     if !path.is_absolute() {
-        return Err(Unusable::NotAsked);
+        return Err(UnusableFile::NotAFile);
     }
-    let file = plain::open(path, Links::Followed).map_err(unreadable)?;
+    let file = plain::open(path, SymbolicLinks::Followed).map_err(unreadable)?;
     let found = file.metadata().map_err(unreadable)?;
     // The change time shows when the file was put there. Copies keep the modification time.
     let put = Duration::new(found.ctime().try_into().unwrap_or(0), found.ctime_nsec() as u32);
     if older_than.is_some_and(|time| SystemTime::UNIX_EPOCH + put >= time) {
-        return Err(Unusable::Changed);
+        return Err(UnusableFile::Changed);
     }
     let file = Bytes::map(&file).map_err(unreadable)?;
     let header = Elf::parse(&*file)?;
     if header.endian()? != LE || header.section_headers(LE, &*file)?.len() > MOST_SECTIONS {
-        return Err(Unusable::NotElf);
+        return Err(UnusableFile::NotElf);
     }
     if build_id_of(header, &file)?.unwrap_or_default() != build_id {
-        return Err(Unusable::Changed);
+        return Err(UnusableFile::Changed);
     }
     Ok(file)
 }
 
 /// The functions of a file.
-pub struct Table {
-    symbols: Vec<Symbol>,
+pub struct FunctionTable {
+    symbols: Vec<FunctionSymbol>,
     names: Vec<NameSection>,
     is_whole: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Symbol {
+struct FunctionSymbol {
     start: u64,
     /// Size in bytes, up to 4 GiB.
     size: u32,
@@ -114,16 +114,16 @@ struct NameSection {
     range: Range<u64>,
 }
 
-impl Table {
-    /// Reads the functions of a file that [`open`] has opened.
-    pub fn read(file: &Bytes) -> Result<Table, Unusable> {
+impl FunctionTable {
+    /// Reads the functions of a file that was opened and checked.
+    pub fn read(file: &Bytes) -> Result<FunctionTable, UnusableFile> {
         let header = Elf::parse(&**file)?;
-        let mut table = Table { symbols: Vec::new(), names: Vec::new(), is_whole: false };
+        let mut table = FunctionTable { symbols: Vec::new(), names: Vec::new(), is_whole: false };
         let sections = header.sections(LE, &**file)?;
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
             let symbols = sections.symbols(LE, &**file, kind)?;
             if symbols.len() > MOST_SYMBOLS {
-                return Err(Unusable::NotElf);
+                return Err(UnusableFile::NotElf);
             }
             let strings = sections.section(symbols.string_section());
             let Some((start, size)) = strings.ok().and_then(|strings| strings.file_range(LE)) else {
@@ -132,12 +132,12 @@ impl Table {
             let names = table.names.len() as u8;
             table.symbols.reserve_exact(symbols.iter().filter(|symbol| is_function(symbol)).count());
             for symbol in symbols.iter().filter(|symbol| is_function(symbol)) {
-                table.symbols.push(Symbol {
+                table.symbols.push(FunctionSymbol {
                     start: symbol.st_value(LE),
                     size: u32::try_from(symbol.st_size(LE)).unwrap_or(u32::MAX),
                     name: symbol.st_name(LE),
                     names,
-                    rank: rank(symbol.st_bind()),
+                    rank: binding_rank(symbol.st_bind()),
                 });
             }
             table.is_whole |= kind == elf::SHT_SYMTAB && !symbols.is_empty();
@@ -155,11 +155,11 @@ impl Table {
         self.is_whole
     }
 
-    pub fn add(&mut self, other: Table) {
+    pub fn add_symbols_of(&mut self, other: FunctionTable) {
         let names = self.names.len() as u8;
         self.names.extend(other.names);
         self.symbols
-            .extend(other.symbols.into_iter().map(|symbol| Symbol { names: symbol.names + names, ..symbol }));
+            .extend(other.symbols.into_iter().map(|symbol| FunctionSymbol { names: symbol.names + names, ..symbol }));
         self.sort();
     }
 
@@ -168,16 +168,16 @@ impl Table {
     }
 
     /// Returns the innermost function that contains an address: its mangled name and its start.
-    pub fn find(&self, address: u64) -> Option<(Vec<u8>, u64)> {
+    pub fn find_innermost(&self, address: u64) -> Option<(Vec<u8>, u64)> {
         let behind = self.symbols.partition_point(|symbol| symbol.start <= address);
         let before = self.symbols[..behind].iter().rev().take(MOST_NESTED);
-        let mut best: Option<&Symbol> = None;
+        let mut best: Option<&FunctionSymbol> = None;
         for symbol in before.filter(|symbol| address - symbol.start < u64::from(symbol.size)) {
             match best {
                 Some(best) if best.start > symbol.start => break,
                 Some(found) if found.rank > symbol.rank => {}
                 Some(found) if found.rank == symbol.rank => {
-                    if self.name(symbol) < self.name(found) {
+                    if self.read_name(symbol) < self.read_name(found) {
                         best = Some(symbol);
                     }
                 }
@@ -185,12 +185,12 @@ impl Table {
             }
         }
         let symbol = best?;
-        Some((self.name(symbol)?.1, symbol.start))
+        Some((self.read_name(symbol)?.1, symbol.start))
     }
 
     /// Returns the name of a function, with a sort key by which the plainest of several names comes first:
     /// fewer leading underscores, then fewer bytes, then alphabetical order.
-    fn name(&self, symbol: &Symbol) -> Option<((usize, usize), Vec<u8>)> {
+    fn read_name(&self, symbol: &FunctionSymbol) -> Option<((usize, usize), Vec<u8>)> {
         let names = self.names.get(usize::from(symbol.names))?;
         let at = names.range.start.checked_add(u64::from(symbol.name))?;
         let end = names.range.end.min(at.saturating_add(LONGEST_NAME as u64)).min(names.file.len() as u64);
@@ -201,15 +201,15 @@ impl Table {
     }
 }
 
-/// Returns the end of a symbol's range if the symbol is a function. Skips a symbol without a size, which
-/// assembly code has: its range would extend to the next symbol, which a stripped file may lack.
+/// Returns true if a symbol is a function with a size. Assembly code has functions without one: their range would
+/// extend to the next symbol, which a stripped file may lack.
 fn is_function(symbol: &elf::Sym64<LittleEndian>) -> bool {
     [elf::STT_FUNC, elf::STT_GNU_IFUNC].contains(&symbol.st_type())
         && symbol.st_shndx(LE) != elf::SHN_UNDEF
         && symbol.st_size(LE) > 0
 }
 
-fn rank(binding: elf::SymbolBind) -> u8 {
+fn binding_rank(binding: elf::SymbolBind) -> u8 {
     match binding {
         elf::STB_GLOBAL => 2,
         elf::STB_WEAK => 1,
@@ -219,7 +219,7 @@ fn rank(binding: elf::SymbolBind) -> u8 {
 
 /// Returns the build id of a file. The build id of a debug-only file is found by its sections, because its
 /// segments have no contents.
-fn build_id_of<'data>(header: &'data Elf, data: &'data [u8]) -> Result<Option<&'data [u8]>, Unusable> {
+fn build_id_of<'data>(header: &'data Elf, data: &'data [u8]) -> Result<Option<&'data [u8]>, UnusableFile> {
     let sections = header.section_headers(LE, data)?.iter();
     let sections = sections.filter(|one| one.sh_size(LE) <= MOST_NOTES).map(|one| one.notes(LE, data));
     let segments = header.program_headers(LE, data)?.iter();

@@ -47,8 +47,7 @@ fn recorded(path: &Path) -> (Library, HashMap<String, u64>) {
     let build_id = file.build_id().unwrap().unwrap_or_default().to_vec();
     let functions =
         file.symbols().filter(|s| s.is_definition()).map(|s| (s.name().unwrap().into(), base + s.address()));
-    let library =
-        Library { base, range: base..base + (1 << 20), since: 0, build_id, path: path.display().to_string() };
+    let library = Library { base, range: base..base + (1 << 20), since: 0, build_id, path: path.display().to_string() };
     (library, functions.collect())
 }
 
@@ -125,11 +124,9 @@ fn without_a_build_id_the_file_must_be_older_than_the_record_and_of_this_host() 
     let (library, at) = recorded(&library(directory.path(), SOURCE, &["-Wl,--build-id=none"]));
     assert!(library.build_id.is_empty());
     let day = Duration::from_secs(24 * 60 * 60);
-    for (older_than, is_named) in [
-        (None, false),
-        (SystemTime::now().checked_sub(day), false),
-        (SystemTime::now().checked_add(day), true),
-    ] {
+    for (older_than, is_named) in
+        [(None, false), (SystemTime::now().checked_sub(day), false), (SystemTime::now().checked_add(day), true)]
+    {
         let mut symbols = symbols(directory.path());
         symbols.files.older_than = older_than;
         assert_eq!(name_of(&mut symbols, &library, at["plain"] + 1).is_some(), is_named);
@@ -144,12 +141,7 @@ fn names_that_a_record_brings_count_first_and_alone_without_build_ids() {
     let nameless = Library { build_id: Vec::new(), path: "/~1234/other.so".into(), ..library.clone() };
     let mut names = PackedSymbols::default();
     let symbol = |function: &str| Symbol { function: function.into(), offset: 7, ..Symbol::default() };
-    names.insert(
-        &library.build_id,
-        &library.path,
-        at["plain"] + 1 - library.base,
-        symbol("from the pack\x1b"),
-    );
+    names.insert(&library.build_id, &library.path, at["plain"] + 1 - library.base, symbol("from the pack\x1b"));
     names.insert(&[], "/~1234/other.so", 16, symbol("other"));
     std::fs::write(directory.path().join(PackedSymbols::FILE), names.to_json()).unwrap();
     let mut symbols = symbols(directory.path());
@@ -184,10 +176,7 @@ fn many_libraries_are_asked_at_once_and_few_tables_are_kept() {
     let mut symbols = symbols(directory.path());
     let names = symbols.resolve(&asked);
     for ((_, address), name) in asked.iter().zip(names) {
-        assert_eq!(
-            name,
-            Some(Symbol { function: "plain".into(), offset: address - at["plain"], ..Symbol::default() })
-        );
+        assert_eq!(name, Some(Symbol { function: "plain".into(), offset: address - at["plain"], ..Symbol::default() }));
     }
     assert_eq!(symbols.known.values().filter(|known| known.table.is_some()).count(), super::MOST_TABLES);
 }
@@ -214,8 +203,7 @@ fn paths_of_anything_but_files_are_left_alone_and_damaged_files_do_no_harm() {
 
 #[test]
 fn packed_lines_are_read_again() {
-    let line =
-        |function: &str, line| SourceLine { function: Some(function.into()), file: "/src/a.c".into(), line };
+    let line = |function: &str, line| SourceLine { function: Some(function.into()), file: "/src/a.c".into(), line };
     let symbol = Symbol { function: "f".into(), offset: 7, lines: vec![line("g", 3), line("f", 9)] };
     let mut packed = PackedSymbols::default();
     packed.insert(&[1, 2], "/lib/a.so", 0x10, symbol.clone());
@@ -225,12 +213,12 @@ fn packed_lines_are_read_again() {
     let read = PackedSymbols::of_record(directory.path()).unwrap().expect("it is packed");
     let (base, range) = (0, 0..u64::MAX);
     let library = Library { base, range, since: 0, build_id: vec![1, 2], path: "/lib/a.so".into() };
-    assert_eq!(read.get(&library, 0x10), Some(&symbol));
-    assert!(read.get(&library, 0x20).is_some_and(|symbol| symbol.lines.is_empty()));
+    assert_eq!(read.find(&library, 0x10), Some(&symbol));
+    assert!(read.find(&library, 0x20).is_some_and(|symbol| symbol.lines.is_empty()));
 }
 
 /// `f+0x2`.
 fn name_of(symbols: &mut Symbols, library: &Library, address: u64) -> Option<String> {
-    let symbol = symbols.name(library, address)?;
+    let symbol = symbols.find_symbol(library, address)?;
     Some(format!("{}+{:#x}", symbol.function, symbol.offset))
 }

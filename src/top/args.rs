@@ -59,11 +59,11 @@ pub enum Sort {
     Pid,
     /// By program
     Program,
-    /// Most shared memory first
+    /// By shared memory, the largest first
     Shared,
-    /// Most memory that others hold first
+    /// By memory that others hold, the largest first
     Held,
-    /// Most memory of others first
+    /// By memory of others that it holds, the largest first
     Holds,
     /// Most open handles first
     Open,

@@ -1,7 +1,7 @@
 //! Lines and tables of the screen. In a narrow terminal, a table loses its less important columns. A row never
 //! wraps.
 
-use cupeer_report::style::{Mark, Style};
+use cupeer_report::style::{Emphasis, Style};
 use cupeer_report::terminal::clean;
 use cupeer_views::table::display_width;
 
@@ -41,13 +41,13 @@ impl Line {
     }
 
     /// Returns the line without what is beyond a width.
-    pub fn fit(self, width: usize) -> Line {
+    pub fn cut_to_width(self, width: usize) -> Line {
         if self.width() <= width {
             return self;
         }
         let mut room = width;
         let cut = |(look, text): (Look, String)| {
-            let text = cut(&text, room);
+            let text = cut_text(&text, room);
             room -= display_width(&text);
             (look, text)
         };
@@ -55,20 +55,20 @@ impl Line {
     }
 
     /// Returns the line with a single appearance, padded to the width of the screen.
-    pub fn all(self, look: Look, width: usize) -> Line {
+    pub fn with_single_look(self, look: Look, width: usize) -> Line {
         let text: String = self.0.into_iter().map(|(_, text)| text).collect();
-        let text = pad(&text, width, false);
+        let text = pad_text(&text, width, false);
         Line(vec![(look, text)])
     }
 
     /// Returns the text with the color codes of a style. The chosen row stands out in every style.
-    pub fn marked(&self, style: Style) -> String {
+    pub fn with_colors(&self, style: Style) -> String {
         let piece = |(look, text): &(Look, String)| match look {
             Look::Plain => text.clone(),
-            Look::Head => style.mark(Mark::Heading, text),
-            Look::Bad => style.mark(Mark::Error, text),
-            Look::Doubtful => style.mark(Mark::Warning, text),
-            Look::Dim => style.mark(Mark::Note, text),
+            Look::Head => style.emphasize(Emphasis::Heading, text),
+            Look::Bad => style.emphasize(Emphasis::Error, text),
+            Look::Doubtful => style.emphasize(Emphasis::Warning, text),
+            Look::Dim => style.emphasize(Emphasis::Note, text),
             Look::Chosen => format!("\x1b[7m{text}\x1b[0m"),
         };
         self.0.iter().map(piece).collect()
@@ -81,7 +81,7 @@ impl Line {
     }
 }
 
-/// Rank in `spare` of columns that are shown only if a row has a value in them.
+/// Smallest `spare` of columns that are shown only if a row has a value in them.
 pub const EXTRA: u8 = 9;
 
 /// A column of a table.
@@ -90,8 +90,8 @@ pub struct Column {
     pub head: &'static str,
     /// True if the column is aligned to the right, as numbers are.
     pub is_number: bool,
-    /// Order in which columns are omitted if the table is too wide: the highest first. A column with 0 would never
-    /// be omitted; no column has it.
+    /// Order in which columns are omitted if the table is too wide: the highest first. A column with 0 is never
+    /// omitted.
     pub spare: u8,
     /// Minimum width to which the column's texts may be cut off; `None` if they are never cut off.
     pub least: Option<usize>,
@@ -119,7 +119,7 @@ pub struct Layout {
 impl Layout {
     /// Chooses the columns of a table that fit a width. An [`EXTRA`] column that is empty in all rows is omitted.
     /// Other empty columns stay, so that the table does not change all the time.
-    pub fn of(columns: &[Column], rows: &[Vec<Cell>], width: usize) -> Layout {
+    pub fn fit_width(columns: &[Column], rows: &[Vec<Cell>], width: usize) -> Layout {
         let gap = if width < 100 { 1 } else { 2 };
         let natural = |(i, column): (usize, &Column)| {
             let cells = rows.iter().map(|row| display_width(&row[i].1)).max().unwrap_or(0);
@@ -131,9 +131,8 @@ impl Layout {
         let need = |(_, column, natural): &(usize, Column, usize)| {
             column.least.map_or(*natural, |least| least.max(column.head.len()).min(*natural))
         };
-        let needed = |all: &[(usize, Column, usize)]| {
-            all.iter().map(need).sum::<usize>() + gap * all.len().saturating_sub(1)
-        };
+        let needed =
+            |all: &[(usize, Column, usize)]| all.iter().map(need).sum::<usize>() + gap * all.len().saturating_sub(1);
         while needed(&all) > width {
             let last = all.iter().enumerate().filter(|(_, (_, column, _))| column.spare > 0);
             let Some((place, _)) = last.max_by_key(|(_, (_, column, _))| column.spare) else { break };
@@ -152,18 +151,18 @@ impl Layout {
     }
 
     /// Returns the line with the headings of the columns.
-    pub fn head(&self, sorted_by: Option<&str>) -> Line {
-        self.line(|_, column| {
+    pub fn heading_line(&self, sorted_by: Option<&str>) -> Line {
+        self.build_line(|_, column| {
             let look = if sorted_by == Some(column.head) { Look::Chosen } else { Look::Head };
             (look, column.head.to_owned())
         })
     }
 
-    pub fn row(&self, cells: &[Cell]) -> Line {
-        self.line(|i, _| cells[i].clone())
+    pub fn row_line(&self, cells: &[Cell]) -> Line {
+        self.build_line(|i, _| cells[i].clone())
     }
 
-    fn line(&self, cell: impl Fn(usize, &Column) -> Cell) -> Line {
+    fn build_line(&self, cell: impl Fn(usize, &Column) -> Cell) -> Line {
         let mut line = Line::default();
         for (place, (i, column, width)) in self.columns.iter().enumerate() {
             let (look, text) = cell(*i, column);
@@ -172,8 +171,8 @@ impl Layout {
                 line.0.push((Look::Plain, " ".repeat(self.gap)));
             }
             let is_last = place + 1 == self.columns.len() && !column.is_number;
-            let text = cut(&text, *width);
-            let text = if is_last { text } else { pad(&text, *width, column.is_number) };
+            let text = cut_text(&text, *width);
+            let text = if is_last { text } else { pad_text(&text, *width, column.is_number) };
             line.0.push((look, text));
         }
         line
@@ -181,7 +180,7 @@ impl Layout {
 }
 
 /// Cuts a text off at a width, with `..` in place of the rest.
-pub fn cut(text: &str, width: usize) -> String {
+pub fn cut_text(text: &str, width: usize) -> String {
     if display_width(text) <= width {
         return text.to_owned();
     }
@@ -197,7 +196,7 @@ pub fn cut(text: &str, width: usize) -> String {
     format!("{}{points}", &text[..end])
 }
 
-fn pad(text: &str, width: usize, is_right: bool) -> String {
+fn pad_text(text: &str, width: usize, is_right: bool) -> String {
     let spaces = " ".repeat(width.saturating_sub(display_width(text)));
     if is_right { spaces + text } else { text.to_owned() + &spaces }
 }
@@ -219,8 +218,9 @@ mod tests {
             vec![cell("1"), cell("trainer"), cell("12,345"), cell("3.5s cuIpcOpenMemHandle_v2")],
             vec![cell("31415"), cell("\u{4e16}\u{754c}\u{4e16}\u{754c}"), cell("7"), cell("runs")],
         ];
-        let layout = Layout::of(&COLUMNS, &rows, width);
-        let lines = std::iter::once(layout.head(Some("PID"))).chain(rows.iter().map(|row| layout.row(row)));
+        let layout = Layout::fit_width(&COLUMNS, &rows, width);
+        let lines =
+            std::iter::once(layout.heading_line(Some("PID"))).chain(rows.iter().map(|row| layout.row_line(row)));
         lines.map(|line| line.text()).collect()
     }
 
@@ -244,10 +244,10 @@ mod tests {
     #[test]
     fn a_line_is_cut_where_the_screen_ends() {
         let line = Line::new(Look::Head, "head").with(Look::Bad, " and more\x1b");
-        assert_eq!(line.clone().fit(20), line);
-        assert_eq!(line.clone().fit(9).text(), "head an..");
-        assert_eq!(line.clone().fit(4).text(), "head");
-        assert_eq!(line.all(Look::Chosen, 16).0, [(Look::Chosen, "head and more\u{fffd}  ".to_owned())]);
-        assert_eq!((cut("abc", 0), cut("abc", 1), cut("abc", 2)), ("".into(), ".".into(), "..".into()));
+        assert_eq!(line.clone().cut_to_width(20), line);
+        assert_eq!(line.clone().cut_to_width(9).text(), "head an..");
+        assert_eq!(line.clone().cut_to_width(4).text(), "head");
+        assert_eq!(line.with_single_look(Look::Chosen, 16).0, [(Look::Chosen, "head and more\u{fffd}  ".to_owned())]);
+        assert_eq!((cut_text("abc", 0), cut_text("abc", 1), cut_text("abc", 2)), ("".into(), ".".into(), "..".into()));
     }
 }

@@ -202,7 +202,7 @@ pub struct Unreturned {
 
 impl Process {
     /// Returns the call that has not returned for the longest time.
-    pub fn oldest(&self) -> Option<&Unreturned> {
+    pub fn oldest_unreturned(&self) -> Option<&Unreturned> {
         self.unreturned.first()
     }
 }

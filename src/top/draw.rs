@@ -1,19 +1,19 @@
 //! Draws a document, with the user's choices, as lines of a screen. No line is wider than the screen.
 
-use super::assemble::{has_died, sum};
+use super::assemble::{has_died, sum_saturating};
 use super::columns::{Cell, Column, Layout, Line, Look};
 use super::document::{Device, Document, Hold, Process, Unreturned, Who};
-use super::view::{self, Page, View};
+use super::view::{self, Page, ViewState};
 use crate::args::Sort;
-use cupeer_console::args::word;
-use cupeer_report::endings::ending;
+use cupeer_console::args::value_word;
+use cupeer_report::endings::format_end_short;
 use cupeer_report::model::ExitKind;
 use cupeer_report::moments::{bytes, date, number};
 use cupeer_report::names;
-use cupeer_spec::uuid::{self, Gpu};
+use cupeer_spec::uuid::{self, GpuName};
 use std::collections::BTreeSet;
 
-/// Maximum number of sentences about missing data that are shown above the tables.
+/// Number of sentences about missing data that are shown above the tables: the first ones.
 const MOST_UNSEEN: usize = 2;
 
 /// Minimum number of lines of a screen that shows tables of devices.
@@ -61,7 +61,7 @@ const MEMORY: [Column; 7] = [
 const BAR: usize = 20;
 
 /// Returns the heading of the column by which rows are sorted.
-fn head(sort: Sort) -> &'static str {
+fn column_heading(sort: Sort) -> &'static str {
     match sort {
         Sort::State => "STATE",
         Sort::Rank => "RANK",
@@ -77,57 +77,53 @@ fn head(sort: Sort) -> &'static str {
 }
 
 /// Returns the lines of the screen, at most `height` of them.
-pub fn screen(document: &Document, view: &View, width: usize, height: usize) -> Vec<Line> {
+pub fn draw_screen(document: &Document, view: &ViewState, width: usize, height: usize) -> Vec<Line> {
     let room = height.saturating_sub(1);
     let mut lines = match &view.page {
-        Page::All => all(document, view, width, room),
-        Page::One(who) => scrolled(process_page(document, who, width), view, room),
+        Page::All => draw_overview(document, view, width, room),
+        Page::One(who) => visible_lines(process_page(document, who, width), view, room),
         Page::Why(why) => {
             let look = |index| if index == 0 { Look::Head } else { Look::Plain };
             let lines = why.iter().enumerate().map(|(index, line)| Line::new(look(index), line));
-            scrolled(lines.collect(), view, room)
+            visible_lines(lines.collect(), view, room)
         }
-        Page::Help => scrolled(help(document), view, room),
+        Page::Help => visible_lines(help_lines(document), view, room),
     };
     lines.truncate(room);
     lines.resize(room, Line::default());
     lines.push(footer(view));
-    lines.into_iter().map(|line| line.fit(width)).take(height).collect()
+    lines.into_iter().map(|line| line.cut_to_width(width)).take(height).collect()
 }
 
 /// Returns the whole document as lines, for `--once`.
-pub fn once(document: &Document, view: &View, width: usize) -> Vec<Line> {
-    let mut lines = header(document, view, usize::MAX);
-    for (columns, rows) in [(&MEMORY[..], memory(document)), (&DEVICES, devices(document))] {
+pub fn draw_once(document: &Document, view: &ViewState, width: usize) -> Vec<Line> {
+    let mut lines = draw_header(document, view, usize::MAX);
+    for (columns, rows) in [(&MEMORY[..], memory_rows(document)), (&DEVICES, device_rows(document))] {
         if !rows.is_empty() {
             lines.push(Line::default());
-            lines.extend(table(columns, &rows, width, None));
+            lines.extend(draw_table(columns, &rows, width, None));
         }
     }
     if !document.processes.is_empty() {
         lines.push(Line::default());
-        let rows: Vec<Vec<Cell>> =
-            view.rows(document).into_iter().map(|row| process(row, document)).collect();
-        lines.extend(table(&processes(document), &rows, width, None));
+        let rows: Vec<Vec<Cell>> = view.rows(document).into_iter().map(|row| process_row(row, document)).collect();
+        lines.extend(draw_table(&process_columns(document), &rows, width, None));
     }
     lines
 }
 
-fn all(document: &Document, view: &View, width: usize, room: usize) -> Vec<Line> {
-    let mut lines = header(document, view, MOST_UNSEEN);
-    let tables =
-        [(&MEMORY[..], memory(document), "rows of memory"), (&DEVICES, devices(document), "devices")];
+fn draw_overview(document: &Document, view: &ViewState, width: usize, room: usize) -> Vec<Line> {
+    let mut lines = draw_header(document, view, MOST_UNSEEN);
+    let tables = [(&MEMORY[..], memory_rows(document), "rows of memory"), (&DEVICES, device_rows(document), "devices")];
     let tables: Vec<_> = tables.into_iter().filter(|(_, rows, _)| !rows.is_empty()).collect();
     // If the screen is too small for everything, one table of devices gets a third of it, and two get half of it.
     // The processes get the rest.
-    let needed = lines.len()
-        + view.rows(document).len()
-        + 2
-        + tables.iter().map(|(_, rows, _)| rows.len() + 2).sum::<usize>();
+    let needed =
+        lines.len() + view.rows(document).len() + 2 + tables.iter().map(|(_, rows, _)| rows.len() + 2).sum::<usize>();
     let most = if needed <= room { room } else { room / if tables.len() > 1 { 4 } else { 3 } };
     for (columns, rows, of_which) in tables.into_iter().filter(|_| room >= LEAST_ROOM) {
         lines.push(Line::default());
-        let table = table(columns, &rows, width, None);
+        let table = draw_table(columns, &rows, width, None);
         let more = table.len().saturating_sub(most);
         lines.extend(table.into_iter().take(if more > 0 { most - 1 } else { most }));
         if more > 0 {
@@ -137,13 +133,13 @@ fn all(document: &Document, view: &View, width: usize, room: usize) -> Vec<Line>
     lines.push(Line::default());
     let rows = view.rows(document);
     if rows.is_empty() {
-        lines.push(Line::new(Look::Dim, &nothing(document, view)));
+        lines.push(Line::new(Look::Dim, &no_rows_text(document, view)));
         return lines;
     }
-    let chosen = view.chosen(document);
+    let chosen = view.chosen_process(document);
     let at = rows.iter().position(|row| Some(&row.who) == chosen.as_ref()).unwrap_or(0);
-    let cells: Vec<Vec<Cell>> = rows.iter().map(|row| process(row, document)).collect();
-    let table = table(&processes(document), &cells, width, Some(head(view.sort)));
+    let cells: Vec<Vec<Cell>> = rows.iter().map(|row| process_row(row, document)).collect();
+    let table = draw_table(&process_columns(document), &cells, width, Some(column_heading(view.sort)));
     let mut table = table.into_iter();
     lines.extend(table.next());
     let fits = room.saturating_sub(lines.len()).max(1);
@@ -152,7 +148,7 @@ fn all(document: &Document, view: &View, width: usize, room: usize) -> Vec<Line>
     // The chosen row must stay visible.
     let first = (at + 1).saturating_sub(fits);
     for (i, line) in table.enumerate().skip(first).take(fits) {
-        lines.push(if i == at { line.all(Look::Chosen, width) } else { line });
+        lines.push(if i == at { line.with_single_look(Look::Chosen, width) } else { line });
     }
     if more {
         let last = (first + fits).min(rows.len());
@@ -161,7 +157,7 @@ fn all(document: &Document, view: &View, width: usize, room: usize) -> Vec<Line>
     lines
 }
 
-fn nothing(document: &Document, view: &View) -> String {
+fn no_rows_text(document: &Document, view: &ViewState) -> String {
     if !view.filter.is_empty() {
         return format!("no process is called '{}'; Esc shows all", view.filter);
     }
@@ -171,7 +167,7 @@ fn nothing(document: &Document, view: &View) -> String {
     }
 }
 
-fn header(document: &Document, view: &View, most: usize) -> Vec<Line> {
+fn draw_header(document: &Document, view: &ViewState, most: usize) -> Vec<Line> {
     let count = |of: fn(&super::document::Job) -> usize| document.jobs.iter().map(of).sum::<usize>();
     let (running, died, ended) = (count(|job| job.running), count(|job| job.died), count(|job| job.ended));
     let jobs = match &document.jobs[..] {
@@ -194,7 +190,7 @@ fn header(document: &Document, view: &View, most: usize) -> Vec<Line> {
     if view.is_paused {
         first = first.with(Look::Doubtful, "  paused");
     }
-    let mut lines = vec![first, sums(document)];
+    let mut lines = vec![first, sums_line(document)];
     let (shown, more) = document.unseen.split_at(document.unseen.len().min(most));
     for (i, sentence) in shown.iter().enumerate() {
         let last = if i + 1 == shown.len() && !more.is_empty() {
@@ -208,35 +204,34 @@ fn header(document: &Document, view: &View, most: usize) -> Vec<Line> {
 }
 
 /// Returns a line with the sums over all processes and devices.
-fn sums(document: &Document) -> Line {
-    let of = |of: fn(&Device) -> u64| sum(document.devices.iter().map(of));
+fn sums_line(document: &Document) -> Line {
+    let of = |of: fn(&Device) -> u64| sum_saturating(document.devices.iter().map(of));
     let mut line = Line::default();
     if let Some(since) = document.jobs.iter().filter_map(|job| job.hung_since_ns).min() {
-        let age = age(document.time_ns.saturating_sub(since));
+        let age = format_age(document.time_ns.saturating_sub(since));
         let hung = document.jobs.iter().filter(|job| job.hung_since_ns.is_some()).count() as u64;
         let whose = if document.jobs.len() == 1 { "the job".into() } else { names::counted(hung, "job") };
         let have = if hung == 1 { "has" } else { "have" };
         line = line.with(Look::Bad, &format!("{whose} {have} hung for {age}")).with(Look::Plain, "; ");
     }
-    let hanging: Vec<u64> = document.processes.iter().filter_map(view::hangs).collect();
+    let hanging: Vec<u64> = document.processes.iter().filter_map(view::hanging_age).collect();
     if let Some(oldest) = hanging.iter().max() {
         let whose = names::counted(hanging.len() as u64, "process");
-        line =
-            line.with(Look::Bad, &format!("{whose} in a call for {}", age(*oldest))).with(Look::Plain, "; ");
+        line = line.with(Look::Bad, &format!("{whose} in a call for {}", format_age(*oldest))).with(Look::Plain, "; ");
     }
     let [shared, held] = [of(|device| device.shared_bytes), of(|device| device.held_bytes)].map(bytes);
     let open = number(of(|device| device.openings));
     line = line.with(Look::Plain, &format!("{shared} shared, {held} held, {open} open; "));
     if document.interval_ns.is_some() {
         let rate: f64 = document.processes.iter().filter_map(|process| process.calls_per_second).sum();
-        line = line.with(Look::Plain, &format!("{} calls/s, ", rounded(rate)));
+        line = line.with(Look::Plain, &format!("{} calls/s, ", format_rate(rate)));
     }
-    let failed = sum(document.jobs.iter().map(|job| job.failed));
+    let failed = sum_saturating(document.jobs.iter().map(|job| job.failed));
     let least = if document.jobs.iter().all(|job| job.complete) { "" } else { "+" };
     line.with(Look::Plain, &format!("{}{least} failed", number(failed)))
 }
 
-fn footer(view: &View) -> Line {
+fn footer(view: &ViewState) -> Line {
     let keys = |text: &str| Line::new(Look::Dim, text);
     if view.is_typing {
         return Line::new(Look::Head, "only: ")
@@ -246,52 +241,51 @@ fn footer(view: &View) -> Line {
     if view.page != Page::All {
         return keys("Esc back  arrows scroll  q quit");
     }
-    let order = format!("{}{}", word(view.sort), if view.reverse { ", reversed" } else { "" });
+    let order = format!("{}{}", value_word(view.sort), if view.reverse { ", reversed" } else { "" });
     let line = match view.filter.as_str() {
         "" => Line::default(),
         filter => Line::new(Look::Doubtful, &format!("only: {filter}  ")),
     };
-    line.with(Look::Dim, "q quit  ? help  Enter more  w why  / only  p pause  s sort: ")
-        .with(Look::Head, &order)
+    line.with(Look::Dim, "q quit  ? help  Enter more  w why  / only  p pause  s sort: ").with(Look::Head, &order)
 }
 
 /// Returns the visible lines of a page: those from the line to which the user scrolled.
-fn scrolled(lines: Vec<Line>, view: &View, room: usize) -> Vec<Line> {
+fn visible_lines(lines: Vec<Line>, view: &ViewState, room: usize) -> Vec<Line> {
     let first = view.first.min(lines.len().saturating_sub(room));
     lines.into_iter().skip(first).collect()
 }
 
-fn table(columns: &[Column], rows: &[Vec<Cell>], width: usize, sorted_by: Option<&str>) -> Vec<Line> {
-    let layout = Layout::of(columns, rows, width);
-    std::iter::once(layout.head(sorted_by)).chain(rows.iter().map(|row| layout.row(row))).collect()
+fn draw_table(columns: &[Column], rows: &[Vec<Cell>], width: usize, sorted_by: Option<&str>) -> Vec<Line> {
+    let layout = Layout::fit_width(columns, rows, width);
+    std::iter::once(layout.heading_line(sorted_by)).chain(rows.iter().map(|row| layout.row_line(row))).collect()
 }
 
-fn plain(text: impl Into<String>) -> Cell {
+fn plain_cell(text: impl Into<String>) -> Cell {
     (Look::Plain, text.into())
 }
 
 /// Returns the name of a device for the tables.
 fn device_name(device: &Device) -> String {
-    let uuid = device.uuid.as_deref().and_then(uuid::parse);
-    let name = uuid.map(|uuid| Gpu { number: device.number, uuid }.to_string());
+    let uuid = device.uuid.as_deref().and_then(uuid::parse_uuid);
+    let name = uuid.map(|uuid| GpuName { number: device.number, uuid }.to_string());
     name.unwrap_or_else(|| "unknown".into())
 }
 
 /// Returns rows with the memory of devices by owner: for each device, a row for itself, for its owners, and for
 /// memory without a known owner.
-fn memory(document: &Document) -> Vec<Vec<Cell>> {
-    document.devices.iter().flat_map(|device| memory_of(device, document)).collect()
+fn memory_rows(document: &Document) -> Vec<Vec<Cell>> {
+    document.devices.iter().flat_map(|device| memory_rows_of(device, document)).collect()
 }
 
-fn memory_of(device: &Device, document: &Document) -> Vec<Vec<Cell>> {
-    let owned = sum(device.owners.iter().map(|owner| owner.bytes));
+fn memory_rows_of(device: &Device, document: &Document) -> Vec<Vec<Cell>> {
+    let owned = sum_saturating(device.owners.iter().map(|owner| owner.bytes));
     let all = device.total_bytes.unwrap_or(owned);
-    let share =
-        |amount: u64| (u128::from(amount) * BAR as u128 / u128::from(all.max(1))).min(BAR as u128) as usize;
+    let share = |amount: u64| (u128::from(amount) * BAR as u128 / u128::from(all.max(1))).min(BAR as u128) as usize;
     let row = |owner: (Look, String), amount: Option<u64>, mark: &str, rest: [String; 3]| {
         let width = amount.map_or(0, |amount| share(amount).max(usize::from(amount > 0)));
         let amount = amount.map_or("?".into(), bytes);
-        [vec![plain(""), owner, plain(amount), plain(mark.repeat(width))], rest.map(plain).to_vec()].concat()
+        [vec![plain_cell(""), owner, plain_cell(amount), plain_cell(mark.repeat(width))], rest.map(plain_cell).to_vec()]
+            .concat()
     };
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     if all > 0 {
@@ -300,18 +294,18 @@ fn memory_of(device: &Device, document: &Document) -> Vec<Vec<Cell>> {
         let bar = "#".repeat(share(owned)) + &"*".repeat(others);
         let of = device.total_bytes.map_or("recorded".into(), |total| format!("all of {}", bytes(total)));
         let mut first = row((Look::Head, of), Some(used), "", Default::default());
-        (first[0], first[3]) = (plain(device_name(device)), plain(format!("{bar:.<BAR$}")));
+        (first[0], first[3]) = (plain_cell(device_name(device)), plain_cell(format!("{bar:.<BAR$}")));
         rows.push(first);
     }
     for owner in &device.owners {
         let process = document.processes.iter().find(|process| process.who == owner.who);
-        let program = process.map_or_else(String::new, view::program);
+        let program = process.map_or_else(String::new, view::program_name);
         let count = if owner.count > 0 { number(owner.count) } else { String::new() };
         let place = owner.place.as_ref().map(|place| format!("{} {place}", bytes(owner.place_bytes)));
         let kept = (owner.kept_bytes > 0)
-            .then(|| format!("{}: {} freed", who(&owner.kept_by), bytes(owner.kept_bytes)));
+            .then(|| format!("{}: {} freed", process_names(&owner.kept_by), bytes(owner.kept_bytes)));
         let rest = [count, place.unwrap_or_default(), kept.unwrap_or_default()];
-        rows.push(row(plain(format!("{} {program}", who([&owner.who]))), Some(owner.bytes), "#", rest));
+        rows.push(row(plain_cell(format!("{} {program}", process_names([&owner.who]))), Some(owner.bytes), "#", rest));
     }
     for other in &device.others {
         let outside = if other.program.is_empty() { "outside" } else { &other.program };
@@ -319,23 +313,21 @@ fn memory_of(device: &Device, document: &Document) -> Vec<Vec<Cell>> {
         rows.push(row(name, other.bytes, "*", ["".into(), "not recorded".into(), "".into()]));
     }
     let unaccounted = device.unaccounted_bytes.filter(|amount| *amount > 0);
-    rows.extend(
-        unaccounted.map(|rest| row((Look::Dim, "unaccounted".into()), Some(rest), "*", Default::default())),
-    );
+    rows.extend(unaccounted.map(|rest| row((Look::Dim, "unaccounted".into()), Some(rest), "*", Default::default())));
     rows
 }
 
-fn devices(document: &Document) -> Vec<Vec<Cell>> {
+fn device_rows(document: &Document) -> Vec<Vec<Cell>> {
     let row = |device: &Device| {
         vec![
-            plain(device_name(device)),
-            plain(device.name.as_str()),
-            plain(device.pci.as_str()),
-            plain(number(device.exports)),
-            plain(bytes(device.shared_bytes)),
-            plain(bytes(device.held_bytes)),
-            plain(number(device.openings)),
-            plain(who(&device.holders)),
+            plain_cell(device_name(device)),
+            plain_cell(device.name.as_str()),
+            plain_cell(device.pci.as_str()),
+            plain_cell(number(device.exports)),
+            plain_cell(bytes(device.shared_bytes)),
+            plain_cell(bytes(device.held_bytes)),
+            plain_cell(number(device.openings)),
+            plain_cell(process_names(&device.holders)),
         ]
     };
     let is_shared = |device: &&Device| device.exports + device.openings > 0;
@@ -343,7 +335,7 @@ fn devices(document: &Document) -> Vec<Vec<Cell>> {
 }
 
 /// Returns the names of several processes; ranks are written as ranges.
-fn who<'a>(all: impl IntoIterator<Item = &'a Who>) -> String {
+fn process_names<'a>(all: impl IntoIterator<Item = &'a Who>) -> String {
     let (mut ranks, mut pids) = (BTreeSet::new(), BTreeSet::new());
     for who in all {
         match who.rank {
@@ -355,8 +347,8 @@ fn who<'a>(all: impl IntoIterator<Item = &'a Who>) -> String {
     ranks.into_iter().chain(pids.iter().map(u32::to_string)).collect::<Vec<_>>().join(", ")
 }
 
-fn holders(holds: &[Hold]) -> String {
-    let known = who(holds.iter().filter_map(|hold| hold.who.as_ref()));
+fn holder_names(holds: &[Hold]) -> String {
+    let known = process_names(holds.iter().filter_map(|hold| hold.who.as_ref()));
     let is_unknown = holds.iter().any(|hold| hold.who.is_none());
     match (known.as_str(), is_unknown) {
         ("", true) => "unknown".into(),
@@ -366,7 +358,7 @@ fn holders(holds: &[Hold]) -> String {
 }
 
 /// Returns the columns of the table of processes: with ranks if any process has one.
-fn processes(document: &Document) -> [Column; 14] {
+fn process_columns(document: &Document) -> [Column; 14] {
     let mut columns = PROCESSES;
     if document.processes.iter().any(|process| process.who.rank.is_some()) {
         columns[0].spare = 0;
@@ -374,40 +366,40 @@ fn processes(document: &Document) -> [Column; 14] {
     columns
 }
 
-fn process(process: &Process, document: &Document) -> Vec<Cell> {
+fn process_row(process: &Process, document: &Document) -> Vec<Cell> {
     let zero = |text: String| if text == "0B" || text == "0" { "-".into() } else { text };
     let least = if process.complete { "" } else { "+" };
     let count = |count: Option<u64>| count.map_or("?".into(), |count| format!("{}{least}", number(count)));
     let failed = match process.failed {
-        Some(0) if process.complete => plain("-"),
+        Some(0) if process.complete => plain_cell("-"),
         Some(1..) => (Look::Doubtful, count(process.failed)),
-        _ => plain(count(process.failed)),
+        _ => plain_cell(count(process.failed)),
     };
     let rate = match process.calls_per_second {
-        Some(rate) => zero(rounded(rate)),
+        Some(rate) => zero(format_rate(rate)),
         None if process.exit.has_ended() => "-".into(),
         None => "?".into(),
     };
     vec![
-        plain(process.who.rank.map_or("-".into(), |rank| rank.to_string())),
-        plain(process.who.pid.to_string()),
-        plain(if document.jobs.len() > 1 { process.who.job.as_str() } else { "" }),
-        plain(view::program(process)),
-        plain(zero(bytes(process.shared_bytes))),
-        plain(zero(bytes(process.held_bytes))),
-        plain(holders(&process.held_by)),
-        plain(zero(bytes(process.holds_bytes))),
-        plain(holders(&process.holds)),
-        plain(zero(number(process.openings))),
-        plain(rate),
-        plain(count(process.calls)),
+        plain_cell(process.who.rank.map_or("-".into(), |rank| rank.to_string())),
+        plain_cell(process.who.pid.to_string()),
+        plain_cell(if document.jobs.len() > 1 { process.who.job.as_str() } else { "" }),
+        plain_cell(view::program_name(process)),
+        plain_cell(zero(bytes(process.shared_bytes))),
+        plain_cell(zero(bytes(process.held_bytes))),
+        plain_cell(holder_names(&process.held_by)),
+        plain_cell(zero(bytes(process.holds_bytes))),
+        plain_cell(holder_names(&process.holds)),
+        plain_cell(zero(number(process.openings))),
+        plain_cell(rate),
+        plain_cell(count(process.calls)),
         failed,
-        state(process),
+        state_cell(process),
     ]
 }
 
 /// Returns the cell about what a process does, or about its end.
-fn state(process: &Process) -> Cell {
+fn state_cell(process: &Process) -> Cell {
     if process.exit.has_ended() {
         let look = if has_died(&process.exit) { Look::Bad } else { Look::Dim };
         let left = match process.openings {
@@ -415,18 +407,18 @@ fn state(process: &Process) -> Cell {
             open => format!(", left {} open", number(open)),
         };
         let how = match process.exit.kind {
-            ExitKind::Returned => format!("ended: {}", ending(process.exit)),
-            _ => ending(process.exit),
+            ExitKind::Returned => format!("ended: {}", format_end_short(process.exit)),
+            _ => format_end_short(process.exit),
         };
         return (look, how + &left);
     }
     if let Some(doing) = &process.hung {
         return (Look::Bad, format!("hung: {doing}"));
     }
-    if let (Some(age_ns), Some(oldest)) = (view::hangs(process), process.oldest()) {
+    if let (Some(age_ns), Some(oldest)) = (view::hanging_age(process), process.oldest_unreturned()) {
         let more = process.unreturned.iter().filter(|call| call.age_ns >= Some(view::HANGS)).count() - 1;
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        return (Look::Bad, format!("{} {}{more}", age(age_ns), oldest.function));
+        return (Look::Bad, format!("{} {}{more}", format_age(age_ns), oldest.function));
     }
     (Look::Dim, if process.exit.kind == ExitKind::Running { "runs" } else { "may run or not" }.into())
 }
@@ -437,23 +429,22 @@ fn process_page(document: &Document, who: &Who, width: usize) -> Vec<Line> {
         return vec![Line::new(Look::Dim, &format!("process {} is not seen any more", who.pid))];
     };
     let rank = who.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
-    let title = Line::new(Look::Head, &format!("process {}{rank}", who.pid))
-        .with(Look::Plain, &format!(" of {}", who.job));
-    let (look, how) = state(process);
-    let mut lines =
-        vec![title, Line::new(Look::Plain, &process.program), Line::new(look, &how), Line::default()];
-    lines.extend(totals(process));
-    lines.extend(holds("Who holds its memory", &process.held_by, width));
-    lines.extend(holds("Whose memory it holds", &process.holds, width));
-    lines.extend(unreturned(process, width));
+    let title =
+        Line::new(Look::Head, &format!("process {}{rank}", who.pid)).with(Look::Plain, &format!(" of {}", who.job));
+    let (look, how) = state_cell(process);
+    let mut lines = vec![title, Line::new(Look::Plain, &process.program), Line::new(look, &how), Line::default()];
+    lines.extend(totals_lines(process));
+    lines.extend(holds_table("Who holds its memory", &process.held_by, width));
+    lines.extend(holds_table("Whose memory it holds", &process.holds, width));
+    lines.extend(unreturned_table(process, width));
     lines
 }
 
 /// Returns the counts and sizes of a process, one line each.
-fn totals(process: &Process) -> Vec<Line> {
+fn totals_lines(process: &Process) -> Vec<Line> {
     let or_more = if process.complete { "" } else { " or more" };
     let calls = |count: Option<u64>| count.map_or("unknown".into(), |count| number(count) + or_more);
-    let rate = process.calls_per_second.map(|rate| format!(", {} a second", rounded(rate)));
+    let rate = process.calls_per_second.map(|rate| format!(", {} a second", format_rate(rate)));
     let (calls, failed, rate) = (calls(process.calls), calls(process.failed), rate.unwrap_or_default());
     let mut lines = vec![Line::new(Look::Plain, &format!("calls      {calls}{rate}; failed: {failed}"))];
     if process.lost > 0 {
@@ -473,42 +464,37 @@ fn totals(process: &Process) -> Vec<Line> {
 }
 
 /// Returns a table of the processes on the other side of shared memory, with its title; empty if there are none.
-fn holds(title: &str, holds: &[Hold], width: usize) -> Vec<Line> {
-    const COLUMNS: [Column; 4] = [
-        Column::number("RANK", 1),
-        Column::number("PID", 0),
-        Column::number("MEMORY", 0),
-        Column::number("OPEN", 0),
-    ];
+fn holds_table(title: &str, holds: &[Hold], width: usize) -> Vec<Line> {
+    const COLUMNS: [Column; 4] =
+        [Column::number("RANK", 1), Column::number("PID", 0), Column::number("MEMORY", 0), Column::number("OPEN", 0)];
     let row = |hold: &Hold| {
         let (rank, pid) = hold.who.as_ref().map_or((None, None), |who| (who.rank, Some(who.pid)));
-        let named =
-            |number: Option<u32>, other: &str| number.map_or(other.into(), |number| number.to_string());
+        let named = |number: Option<u32>, other: &str| number.map_or(other.into(), |number| number.to_string());
         let cells = [named(rank, "-"), named(pid, "unknown"), bytes(hold.bytes), number(hold.openings)];
-        cells.map(plain).to_vec()
+        cells.map(plain_cell).to_vec()
     };
-    titled(title, &COLUMNS, holds.iter().map(row).collect(), width)
+    titled_table(title, &COLUMNS, holds.iter().map(row).collect(), width)
 }
 
-fn unreturned(process: &Process, width: usize) -> Vec<Line> {
+fn unreturned_table(process: &Process, width: usize) -> Vec<Line> {
     const COLUMNS: [Column; 3] =
         [Column::number("FOR", 0), Column::number("THREAD", 0), Column::text("FUNCTION", 0, 20)];
     let row = |call: &Unreturned| {
         let look = if call.age_ns >= Some(view::HANGS) { Look::Bad } else { Look::Plain };
-        let age = call.age_ns.map_or("?".into(), age);
-        vec![(look, age), plain(call.tid.to_string()), plain(call.function.as_str())]
+        let age = call.age_ns.map_or("?".into(), format_age);
+        vec![(look, age), plain_cell(call.tid.to_string()), plain_cell(call.function.as_str())]
     };
     let rows = process.unreturned.iter().map(row).collect();
-    titled("Calls that have not returned", &COLUMNS, rows, width)
+    titled_table("Calls that have not returned", &COLUMNS, rows, width)
 }
 
 /// Returns a table with a title; empty if it has no rows.
-fn titled(title: &str, columns: &[Column], rows: Vec<Vec<Cell>>, width: usize) -> Vec<Line> {
+fn titled_table(title: &str, columns: &[Column], rows: Vec<Vec<Cell>>, width: usize) -> Vec<Line> {
     if rows.is_empty() {
         return Vec::new();
     }
     let head = [Line::default(), Line::new(Look::Head, title)];
-    head.into_iter().chain(table(columns, &rows, width, None)).collect()
+    head.into_iter().chain(draw_table(columns, &rows, width, None)).collect()
 }
 
 const HELP: &str = "\
@@ -536,7 +522,7 @@ STATE          the call that it is in for a second or longer, or how it ended
 +              or more: a ring keeps only the last calls, and some may be lost
 ?              not known";
 
-fn help(document: &Document) -> Vec<Line> {
+fn help_lines(document: &Document) -> Vec<Line> {
     let mut lines: Vec<Line> = HELP.lines().map(|line| Line::new(Look::Plain, line)).collect();
     if !document.unseen.is_empty() {
         lines.extend([Line::default(), Line::new(Look::Head, "Not seen")]);
@@ -546,12 +532,12 @@ fn help(document: &Document) -> Vec<Line> {
 }
 
 /// Formats a number of calls per second, with a decimal if it is small.
-fn rounded(rate: f64) -> String {
+fn format_rate(rate: f64) -> String {
     if rate > 0.0 && rate < 9.95 { format!("{rate:.1}") } else { number(rate.round() as u64) }
 }
 
 /// Formats a duration, with tenths of a second from one second on.
-fn age(ns: u64) -> String {
+fn format_age(ns: u64) -> String {
     match ns / 100_000_000 {
         tenths @ 10..600 => format!("{}.{}s", tenths / 10, tenths % 10),
         _ => cupeer_report::moments::duration(ns),

@@ -30,7 +30,7 @@ pub enum Key {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Waited {
+pub enum WaitOutcome {
     /// The time is over, a signal arrived, or keys may have been read.
     Enough,
     HungUp,
@@ -38,34 +38,34 @@ pub enum Waited {
 
 /// Bytes from stdin that are not parsed yet.
 #[derive(Default)]
-pub struct Input {
+pub struct KeyInput {
     bytes: VecDeque<u8>,
 }
 
-impl Input {
+impl KeyInput {
     /// Takes the next key from the bytes that were read; `None` if there is none.
-    pub fn next(&mut self) -> Option<Key> {
+    pub fn next_key(&mut self) -> Option<Key> {
         let bytes = self.bytes.make_contiguous();
-        let (key, length) = parse(bytes)?;
+        let (key, length) = parse_key(bytes)?;
         self.bytes.drain(..length);
         Some(key)
     }
 
     /// Waits for keys until the time is over or a signal arrives.
-    pub fn wait(&mut self, most: Duration) -> io::Result<Waited> {
+    pub fn wait_for_keys(&mut self, most: Duration) -> io::Result<WaitOutcome> {
         if !is_ready(most)? {
-            return Ok(Waited::Enough);
+            return Ok(WaitOutcome::Enough);
         }
-        if !self.read()? {
-            return Ok(Waited::HungUp);
+        if !self.read_bytes()? {
+            return Ok(WaitOutcome::HungUp);
         }
         // An escape byte is either a key of its own, or the start of a longer sequence.
-        while is_unfinished(self.bytes.make_contiguous()) && is_ready(REST)? && self.read()? {}
-        Ok(Waited::Enough)
+        while is_unfinished(self.bytes.make_contiguous()) && is_ready(REST)? && self.read_bytes()? {}
+        Ok(WaitOutcome::Enough)
     }
 
     /// Reads available bytes; returns false at the end of the input.
-    fn read(&mut self) -> io::Result<bool> {
+    fn read_bytes(&mut self) -> io::Result<bool> {
         let mut bytes = [0; 256];
         // SAFETY: the call writes to as many bytes as there are.
         let had = unsafe { libc::read(libc::STDIN_FILENO, bytes.as_mut_ptr().cast(), bytes.len()) };
@@ -105,13 +105,13 @@ fn is_unfinished(bytes: &[u8]) -> bool {
 }
 
 /// Returns the key at the start of some bytes, and the number of its bytes.
-fn parse(bytes: &[u8]) -> Option<(Key, usize)> {
+fn parse_key(bytes: &[u8]) -> Option<(Key, usize)> {
     Some(match *bytes {
         [] => return None,
         [0x1b, b'[' | b'O', ref rest @ ..] if !rest.is_empty() => {
             let end = rest.iter().position(|byte| (0x40..0x7f).contains(byte));
             let end = end.unwrap_or(rest.len() - 1);
-            (escaped(&rest[..end], rest[end]), 3 + end)
+            (parse_escape(&rest[..end], rest[end]), 3 + end)
         }
         [0x1b, ..] => (Key::Esc, 1),
         [b'\r' | b'\n', ..] => (Key::Enter, 1),
@@ -133,7 +133,7 @@ fn parse(bytes: &[u8]) -> Option<(Key, usize)> {
 
 /// Returns the key that an escape sequence stands for. The sequence is given by its parameters and its last
 /// byte.
-fn escaped(parameters: &[u8], last: u8) -> Key {
+fn parse_escape(parameters: &[u8], last: u8) -> Key {
     match (last, parameters) {
         (b'A', _) => Key::Up,
         (b'B', _) => Key::Down,
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn bytes_are_keys() {
-        let mut input = Input::default();
+        let mut input = KeyInput::default();
         input.bytes.extend(b"q\r\x1b[A\x1bOB\x1b[5~\x1b[1;5C\x1b[4~\x7f\x03\xc3\xa9\xff\x1b");
-        let keys: Vec<Key> = std::iter::from_fn(|| input.next()).collect();
+        let keys: Vec<Key> = std::iter::from_fn(|| input.next_key()).collect();
         assert_eq!(
             keys,
             [

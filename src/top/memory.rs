@@ -2,8 +2,8 @@
 //!
 //! Reads whole recordings in a thread of its own, which sleeps nine times as long as it worked.
 
-use cupeer_nvidia::nvml::memory::Nvml;
-use cupeer_record::{Job, Sample};
+use cupeer_nvidia::nvml::memory::LoadedNvml;
+use cupeer_record::{Job, MemorySample};
 use cupeer_report::Keep;
 use cupeer_report::filter::Filter;
 use cupeer_report::model::Place;
@@ -16,23 +16,23 @@ use std::time::Instant;
 
 /// Divisor: refreshing uses at most a tenth of a processor.
 pub const SHARE: u32 = 10;
-/// Maximum size in bytes of a recording that is read repeatedly.
+/// Size of a recording above which its memory is not shown: it would be read again for each sample.
 const LARGEST: u64 = 1 << 30;
 
 /// Memory of all devices at one time.
 #[derive(Clone, Default)]
-pub struct Memory {
+pub struct MemorySnapshot {
     /// Memory that processes allocated, according to the recordings.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<MemoryPiece>,
     /// Samples from NVML; empty without NVML.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<MemorySample>,
     /// Sentences about data that could not be read.
     pub unseen: Vec<String>,
 }
 
 /// Memory of one process that was allocated at one place and is in one state.
 #[derive(Clone)]
-pub struct Piece {
+pub struct MemoryPiece {
     pub job: String,
     pub proc: String,
     pub device: [u8; 16],
@@ -44,48 +44,48 @@ pub struct Piece {
 }
 
 /// Name and directory of a recording.
-type Named = (String, PathBuf);
+type NamedRecording = (String, PathBuf);
 
 /// Handle of the thread that reads the memory.
-pub struct Memories {
-    asks: SyncSender<Vec<Named>>,
-    last: Arc<Mutex<Memory>>,
+pub struct MemoryThread {
+    asks: SyncSender<Vec<NamedRecording>>,
+    last: Arc<Mutex<MemorySnapshot>>,
 }
 
-impl Memories {
-    pub fn start() -> Memories {
+impl MemoryThread {
+    pub fn start() -> MemoryThread {
         let (asks, asked) = sync_channel(1);
-        let memories = Memories { asks, last: Arc::default() };
+        let memories = MemoryThread { asks, last: Arc::default() };
         let last = memories.last.clone();
         let thread = std::thread::Builder::new().name("cupeer-memory".into());
-        let started = thread.spawn(move || work(&asked, &last));
+        let started = thread.spawn(move || serve_requests(&asked, &last));
         let _ = started.inspect_err(|error| tracing::debug!("memory is not shown: {error}"));
         memories
     }
 
     /// Asks the thread to read the memory of these recordings; returns the last result at once.
-    pub fn ask(&self, jobs: Vec<Named>) -> Memory {
+    pub fn request(&self, jobs: Vec<NamedRecording>) -> MemorySnapshot {
         let _ = self.asks.try_send(jobs);
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-fn work(asked: &Receiver<Vec<Named>>, last: &Mutex<Memory>) {
-    let nvml = Nvml::load();
+fn serve_requests(asked: &Receiver<Vec<NamedRecording>>, last: &Mutex<MemorySnapshot>) {
+    let nvml = LoadedNvml::load();
     while let Ok(jobs) = asked.recv() {
         let began = Instant::now();
-        let found = read(&jobs, &nvml);
+        let found = read_memory(&jobs, &nvml);
         *last.lock().unwrap_or_else(PoisonError::into_inner) = found;
         std::thread::sleep(began.elapsed() * (SHARE - 1));
     }
 }
 
 /// Reads the memory of devices from the recordings and from NVML.
-pub fn read(jobs: &[Named], nvml: &Result<Nvml, String>) -> Memory {
-    let samples = nvml.as_ref().map_err(String::clone).and_then(Nvml::samples).unwrap_or_default();
-    let mut memory = Memory { samples, ..Memory::default() };
+pub fn read_memory(jobs: &[NamedRecording], nvml: &Result<LoadedNvml, String>) -> MemorySnapshot {
+    let samples = nvml.as_ref().map_err(String::clone).and_then(LoadedNvml::take_samples).unwrap_or_default();
+    let mut memory = MemorySnapshot { samples, ..MemorySnapshot::default() };
     for (name, path) in jobs {
-        match of_job(name, path) {
+        match pieces_of_job(name, path) {
             Ok(pieces) => memory.pieces.extend(pieces),
             Err(error) => memory.unseen.push(format!("{name}: memory by owner: {error:#}")),
         }
@@ -93,17 +93,14 @@ pub fn read(jobs: &[Named], nvml: &Result<Nvml, String>) -> Memory {
     memory
 }
 
-fn of_job(name: &str, path: &Path) -> anyhow::Result<Vec<Piece>> {
+fn pieces_of_job(name: &str, path: &Path) -> anyhow::Result<Vec<MemoryPiece>> {
     let sizes = fs::read_dir(path)?.flatten().filter_map(|file| file.metadata().ok()).map(|file| file.len());
-    anyhow::ensure!(
-        sizes.sum::<u64>() <= LARGEST,
-        "the recording is larger than 1 GiB; 'cupeer report' shows it"
-    );
+    anyhow::ensure!(sizes.sum::<u64>() <= LARGEST, "the recording is larger than 1 GiB; 'cupeer report' shows it");
     let job = &mut Job::open(path)?;
     let symbols = &mut Symbols::of_record(path, &job.processes);
     let report = cupeer_facts::read(job, &Filter::all(job), Keep::default(), Some(symbols))?;
     let now = report.memory.iter().filter(|memory| memory.at_ns.is_none());
-    let piece = |device: [u8; 16], row: &cupeer_report::model::MemoryRow| Piece {
+    let piece = |device: [u8; 16], row: &cupeer_report::model::MemoryRow| MemoryPiece {
         job: name.to_owned(),
         proc: row.proc.to_string(),
         device,

@@ -3,11 +3,10 @@
 //! Sets raw mode, switches screens, handles signals, and rewrites changed lines. [`super::draw`] makes the lines.
 
 use super::columns::Line;
-use super::keys::{self, Input, Key};
+use super::keys::{self, Key, KeyInput};
 use crossterm::style::Print;
 use crossterm::terminal::{
-    self, BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
-    LeaveAlternateScreen,
+    self, BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
 };
 use crossterm::{cursor, execute, queue};
 use cupeer_report::style::Style;
@@ -19,7 +18,7 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 /// Maximum delay until a signal is noticed that arrived just before a wait.
-const NOTICED: Duration = Duration::from_millis(200);
+const MOST_DELAY: Duration = Duration::from_millis(200);
 /// Signals that end the command, which restores the terminal before it ends.
 const ENDING: [i32; 4] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT];
 
@@ -36,11 +35,11 @@ pub struct Screen {
     is_stopped: Arc<AtomicBool>,
     is_continued: Arc<AtomicBool>,
     is_resized: Arc<AtomicBool>,
-    input: Input,
+    input: KeyInput,
 }
 
 /// Event that ends a wait.
-pub enum Happened {
+pub enum ScreenEvent {
     Key(Key),
     /// The screen must be redrawn, because its size has changed or another program has used the terminal.
     Changed,
@@ -51,12 +50,12 @@ pub enum Happened {
 }
 
 impl Screen {
-    pub fn take(style: Style) -> io::Result<Screen> {
+    pub fn take_terminal(style: Style) -> io::Result<Screen> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
-                give_back();
+                restore_terminal();
                 before(panic);
             }));
         });
@@ -68,7 +67,7 @@ impl Screen {
             is_stopped: Arc::default(),
             is_continued: Arc::default(),
             is_resized: Arc::default(),
-            input: Input::default(),
+            input: KeyInput::default(),
         };
         for signal in ENDING {
             signal_hook::flag::register_usize(signal, screen.ended_by.clone(), signal as usize)?;
@@ -76,7 +75,7 @@ impl Screen {
         signal_hook::flag::register(SIGTSTP, screen.is_stopped.clone())?;
         signal_hook::flag::register(SIGCONT, screen.is_continued.clone())?;
         signal_hook::flag::register(SIGWINCH, screen.is_resized.clone())?;
-        enter()?;
+        enter_screen()?;
         Ok(screen)
     }
 
@@ -86,46 +85,46 @@ impl Screen {
     }
 
     /// Waits for an event until the time `until`.
-    pub fn wait(&mut self, until: Instant) -> io::Result<Happened> {
+    pub fn wait_event(&mut self, until: Instant) -> io::Result<ScreenEvent> {
         loop {
             match self.ended_by.load(SeqCst) as i32 {
                 0 => {}
                 signal => {
-                    give_back();
+                    restore_terminal();
                     emulate_default_handler(signal)?;
                 }
             }
             if self.is_stopped.swap(false, SeqCst) {
                 self.suspend()?;
-                return Ok(Happened::Changed);
+                return Ok(ScreenEvent::Changed);
             }
             // The process was stopped and continued, and another program may have used the terminal while it was
             // stopped.
             if self.is_continued.swap(false, SeqCst) {
                 self.enter_again()?;
-                return Ok(Happened::Changed);
+                return Ok(ScreenEvent::Changed);
             }
             if self.is_resized.swap(false, SeqCst) {
                 self.size = terminal::size()?;
                 self.shown.clear();
-                return Ok(Happened::Changed);
+                return Ok(ScreenEvent::Changed);
             }
-            if let Some(key) = self.input.next() {
-                return Ok(Happened::Key(key));
+            if let Some(key) = self.input.next_key() {
+                return Ok(ScreenEvent::Key(key));
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(Happened::Nothing);
+                return Ok(ScreenEvent::Nothing);
             }
-            if self.input.wait(left.min(NOTICED))? == keys::Waited::HungUp {
-                return Ok(Happened::HungUp);
+            if self.input.wait_for_keys(left.min(MOST_DELAY))? == keys::WaitOutcome::HungUp {
+                return Ok(ScreenEvent::HungUp);
             }
         }
     }
 
     /// Stops this process, as Ctrl-Z does, and takes the terminal again when the process is continued.
     pub fn suspend(&mut self) -> io::Result<()> {
-        give_back();
+        restore_terminal();
         emulate_default_handler(SIGTSTP)?;
         self.is_continued.store(false, SeqCst);
         self.enter_again()
@@ -136,7 +135,7 @@ impl Screen {
         self.size = terminal::size()?;
         // The shell may have changed the terminal's modes.
         let _ = terminal::disable_raw_mode();
-        enter()
+        enter_screen()
     }
 
     /// Shows these lines, and writes only the changed ones to the terminal.
@@ -150,7 +149,7 @@ impl Screen {
             if self.shown.get(row) == Some(line) {
                 continue;
             }
-            let text = Print(line.marked(self.style));
+            let text = Print(line.with_colors(self.style));
             queue!(out, cursor::MoveTo(0, row as u16), Clear(ClearType::UntilNewLine), text)?;
         }
         queue!(out, EndSynchronizedUpdate)?;
@@ -161,18 +160,18 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        restore_terminal();
     }
 }
 
-fn enter() -> io::Result<()> {
+fn enter_screen() -> io::Result<()> {
     IS_TAKEN.store(true, SeqCst);
     terminal::enable_raw_mode()?;
     execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)
 }
 
 /// Restores the terminal if cupeer has it.
-fn give_back() {
+fn restore_terminal() {
     if IS_TAKEN.swap(false, SeqCst) {
         // If the terminal was closed, this fails, and nobody can read an error.
         let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);

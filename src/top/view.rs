@@ -12,8 +12,8 @@ use std::path::Path;
 
 /// Duration of a call, in nanoseconds, from which on it counts as hanging.
 pub const HANGS: u64 = 1_000_000_000;
-/// Number of rows that a page key moves.
-const PAGE: usize = 10;
+/// Number of rows by which a page key moves the choice.
+const PAGE_ROWS: usize = 10;
 
 /// Page that the screen shows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -28,7 +28,7 @@ pub enum Page {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct ViewState {
     pub sort: Sort,
     pub reverse: bool,
     pub page: Page,
@@ -45,7 +45,7 @@ pub struct View {
 
 /// Action of the caller after a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Request {
+pub enum KeyRequest {
     Nothing,
     Quit,
     Suspend,
@@ -53,9 +53,9 @@ pub enum Request {
     Why(String),
 }
 
-impl View {
-    pub fn new(sort: Sort, reverse: bool) -> View {
-        View { sort, reverse, ..View::default() }
+impl ViewState {
+    pub fn new(sort: Sort, reverse: bool) -> ViewState {
+        ViewState { sort, reverse, ..ViewState::default() }
     }
 
     /// Returns the processes that pass the filter, in the chosen order.
@@ -64,13 +64,13 @@ impl View {
         let mut rows: Vec<&Process> = document
             .processes
             .iter()
-            .filter(|process| none_runs || matters(process))
+            .filter(|process| none_runs || has_row(process))
             .filter(|process| self.passes_filter(process))
             .collect();
         rows.sort_by(|a, b| {
-            let order = compare(self.sort, a, b);
+            let order = compare_by_column(self.sort, a, b);
             let order = if self.reverse { order.reverse() } else { order };
-            order.then_with(|| by_rank(a, b))
+            order.then_with(|| compare_ranks(a, b))
         });
         rows
     }
@@ -81,29 +81,28 @@ impl View {
         filter.is_empty()
             || pid.to_string() == filter
             || rank.is_some_and(|rank| rank.to_string() == filter || format!("rank {rank}") == filter)
-            || filter.parse::<u32>().is_err() && (job.contains(filter) || program(process).contains(filter))
+            || filter.parse::<u32>().is_err() && (job.contains(filter) || program_name(process).contains(filter))
     }
 
-    pub fn key(&mut self, key: Key, document: &Document) -> Request {
+    pub fn handle_key(&mut self, key: Key, document: &Document) -> KeyRequest {
         match key {
-            Key::Ctrl('c') => return Request::Quit,
-            Key::Ctrl('z') => return Request::Suspend,
+            Key::Ctrl('c') => return KeyRequest::Quit,
+            Key::Ctrl('z') => return KeyRequest::Suspend,
             _ => {}
         }
         if self.is_typing {
-            self.typed(key);
-            return Request::Nothing;
+            self.type_into_filter(key);
+            return KeyRequest::Nothing;
         }
         match key {
-            Key::Char('q') => return Request::Quit,
+            Key::Char('q') => return KeyRequest::Quit,
             Key::Char('w') => {
-                let chosen = self.chosen(document).map(|who| who.job);
-                let job =
-                    document.jobs.iter().find(|job| chosen.as_ref().is_none_or(|name| *name == job.name));
-                return job.map_or(Request::Nothing, |job| Request::Why(job.path.clone()));
+                let chosen = self.chosen_process(document).map(|who| who.job);
+                let job = document.jobs.iter().find(|job| chosen.as_ref().is_none_or(|name| *name == job.name));
+                return job.map_or(KeyRequest::Nothing, |job| KeyRequest::Why(job.path.clone()));
             }
-            Key::Char('s' | '>') => self.sort_by(1),
-            Key::Char('S' | '<') => self.sort_by(-1),
+            Key::Char('s' | '>') => self.change_sort_column(1),
+            Key::Char('S' | '<') => self.change_sort_column(-1),
             Key::Char('r') => self.reverse = !self.reverse,
             Key::Char('p' | ' ') => self.is_paused = !self.is_paused,
             Key::Char('/') => {
@@ -114,22 +113,22 @@ impl View {
             Key::Esc if self.page == Page::All => self.filter.clear(),
             Key::Esc | Key::Backspace | Key::Left => self.turn_to(Page::All),
             Key::Enter | Key::Right => {
-                if let (Page::All, Some(chosen)) = (&self.page, self.chosen(document)) {
+                if let (Page::All, Some(chosen)) = (&self.page, self.chosen_process(document)) {
                     self.turn_to(Page::One(chosen));
                 }
             }
-            Key::Up | Key::Char('k') => self.go(document, -1),
-            Key::Down | Key::Char('j') => self.go(document, 1),
-            Key::PageUp => self.go(document, -(PAGE as isize)),
-            Key::PageDown => self.go(document, PAGE as isize),
-            Key::Home => self.go(document, isize::MIN / 2),
-            Key::End => self.go(document, isize::MAX / 2),
+            Key::Up | Key::Char('k') => self.move_by(document, -1),
+            Key::Down | Key::Char('j') => self.move_by(document, 1),
+            Key::PageUp => self.move_by(document, -(PAGE_ROWS as isize)),
+            Key::PageDown => self.move_by(document, PAGE_ROWS as isize),
+            Key::Home => self.move_by(document, isize::MIN / 2),
+            Key::End => self.move_by(document, isize::MAX / 2),
             _ => {}
         }
-        Request::Nothing
+        KeyRequest::Nothing
     }
 
-    fn typed(&mut self, key: Key) {
+    fn type_into_filter(&mut self, key: Key) {
         match key {
             Key::Enter => self.is_typing = false,
             Key::Esc => {
@@ -146,26 +145,26 @@ impl View {
         (self.page, self.first) = (page, 0);
     }
 
-    fn sort_by(&mut self, step: isize) {
+    fn change_sort_column(&mut self, step: isize) {
         let all = Sort::value_variants();
         let now = all.iter().position(|sort| *sort == self.sort).unwrap_or(0);
         self.sort = all[(now as isize + step).rem_euclid(all.len() as isize) as usize];
     }
 
     /// Returns the process that keys act on: the chosen one or, if that is not shown, the first one.
-    pub fn chosen(&self, document: &Document) -> Option<Who> {
+    pub fn chosen_process(&self, document: &Document) -> Option<Who> {
         let rows = self.rows(document);
         let chosen = rows.iter().find(|row| Some(&row.who) == self.chosen.as_ref());
         chosen.or(rows.first()).map(|row| row.who.clone())
     }
 
-    fn go(&mut self, document: &Document, by: isize) {
+    fn move_by(&mut self, document: &Document, by: isize) {
         if self.page != Page::All {
             self.first = self.first.saturating_add_signed(by);
             return;
         }
         let rows = self.rows(document);
-        let chosen = self.chosen(document);
+        let chosen = self.chosen_process(document);
         let now = rows.iter().position(|row| Some(&row.who) == chosen.as_ref()).unwrap_or(0);
         let next = now.saturating_add_signed(by).min(rows.len().saturating_sub(1));
         self.chosen = rows.get(next).map(|row| row.who.clone());
@@ -174,35 +173,35 @@ impl View {
 
 /// Returns true if a process has a row of its own. A process that ended well and left nothing open is only
 /// counted.
-fn matters(process: &Process) -> bool {
+fn has_row(process: &Process) -> bool {
     !process.exit.has_ended() || has_died(&process.exit) || process.openings + process.exports > 0
 }
 
 /// Returns the file name of a process's program.
-pub fn program(process: &Process) -> String {
+pub fn program_name(process: &Process) -> String {
     let name = Path::new(&process.program).file_name();
     name.map_or("?".into(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Returns the age in nanoseconds of the call in which a process hangs; `None` if it does not hang.
-pub fn hangs(process: &Process) -> Option<u64> {
-    process.oldest()?.age_ns.filter(|age| *age >= HANGS)
+pub fn hanging_age(process: &Process) -> Option<u64> {
+    process.oldest_unreturned()?.age_ns.filter(|age| *age >= HANGS)
 }
 
 /// Compares two processes by a column, the most important value first.
-fn compare(sort: Sort, a: &Process, b: &Process) -> Ordering {
+fn compare_by_column(sort: Sort, a: &Process, b: &Process) -> Ordering {
     let most = |of: fn(&Process) -> u64| of(b).cmp(&of(a));
     match sort {
         Sort::State => {
             let rank = |process: &Process| {
                 let ended = process.exit.has_ended();
-                (has_died(&process.exit), process.hung.is_some(), hangs(process), ended)
+                (has_died(&process.exit), process.hung.is_some(), hanging_age(process), ended)
             };
             rank(b).cmp(&rank(a))
         }
-        Sort::Rank => by_rank(a, b),
+        Sort::Rank => compare_ranks(a, b),
         Sort::Pid => a.who.pid.cmp(&b.who.pid),
-        Sort::Program => program(a).cmp(&program(b)),
+        Sort::Program => program_name(a).cmp(&program_name(b)),
         Sort::Shared => most(|process| process.shared_bytes),
         Sort::Held => most(|process| process.held_bytes),
         Sort::Holds => most(|process| process.holds_bytes),
@@ -213,7 +212,7 @@ fn compare(sort: Sort, a: &Process, b: &Process) -> Ordering {
 }
 
 /// Compares ranks, and then pids of processes without a rank.
-fn by_rank(a: &Process, b: &Process) -> Ordering {
+fn compare_ranks(a: &Process, b: &Process) -> Ordering {
     let key = |process: &Process| (process.who.rank.is_none(), process.who.rank, process.who.pid);
     key(a).cmp(&key(b)).then_with(|| a.who.cmp(&b.who))
 }

@@ -40,10 +40,11 @@
 //! ```
 
 use crate::machine::{
-    Carrier, Data, Device, Link, LinkKind, MOST_DEVICES, Method, OPERATIONS, PciAddress, Topology, Verdict,
+    DataCarrier, Device, Link, LinkDamage, LinkKind, MOST_DEVICES, MethodVerdict, OPERATIONS, PciAddress,
+    SharingMethod, Topology,
 };
 use crate::preset::CHOICES;
-use cupeer_spec::names::nearest;
+use cupeer_spec::names::find_nearest_name;
 use cupeer_spec::uuid;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -52,13 +53,13 @@ use toml::de::{DeTable, DeValue};
 
 /// A mistake in a file, and its offset in bytes.
 #[derive(Debug)]
-pub(crate) struct Mistake {
+pub(crate) struct FileMistake {
     pub at: usize,
     pub message: String,
 }
 
-fn mistake<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Mistake> {
-    Err(Mistake { at: span.start, message: message.into() })
+fn mistake_at<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, FileMistake> {
+    Err(FileMistake { at: span.start, message: message.into() })
 }
 
 type Value<'a> = &'a Spanned<DeValue<'a>>;
@@ -87,86 +88,83 @@ const LINK_KEYS: &[&str] = &[
     "round_trip_ns",
 ];
 
-pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
-    let document = DeTable::parse(text).map_err(|e| Mistake {
+pub(crate) fn parse(text: &str) -> Result<Topology, FileMistake> {
+    let document = DeTable::parse(text).map_err(|e| FileMistake {
         at: e.span().map_or(0, |span| span.start),
         message: e.message().replace('\n', "; "),
     })?;
     let top = document.get_ref();
     check_keys(top, TOP_KEYS)?;
-    let kind = top.get("links").map_or(Ok(LinkKind::Nvlink), link_kind)?;
-    let tables = top.get("device").map_or(Ok(Vec::new()), |v| tables(v, "device"))?;
+    let kind = top.get("links").map_or(Ok(LinkKind::Nvlink), expect_link_kind)?;
+    let tables = top.get("device").map_or(Ok(Vec::new()), |v| expect_tables(v, "device"))?;
     let count = match top.get("count") {
         None if tables.is_empty() => {
-            return mistake(0..0, "a machine has at least one [[device]], or 'count = N'");
+            return mistake_at(0..0, "a machine has at least one [[device]], or 'count = N'");
         }
         None => tables.len(),
-        Some(value) if tables.is_empty() => index(value, 1..MOST_DEVICES + 1)?,
+        Some(value) if tables.is_empty() => expect_index(value, 1..MOST_DEVICES + 1)?,
         Some(value) => {
-            return mistake(value.span(), "'count' is for a file without [[device]]: leave one of them out");
+            return mistake_at(value.span(), "'count' is for a file without [[device]]: leave one of them out");
         }
     };
     if count > MOST_DEVICES {
-        return mistake(
-            tables[MOST_DEVICES].0.clone(),
-            format!("a machine has at most {MOST_DEVICES} devices"),
-        );
+        return mistake_at(tables[MOST_DEVICES].0.clone(), format!("a machine has at most {MOST_DEVICES} devices"));
     }
-    let mut machine = Topology::uniform(count, kind);
+    let mut machine = Topology::with_uniform_links(count, kind);
     if let Some(value) = top.get("peers") {
-        machine.most_peers = Some(index(value, 0..MOST_DEVICES)?);
+        machine.most_peers = Some(expect_index(value, 0..MOST_DEVICES)?);
     }
     for (key, choice, flag) in CHOICES {
         if let Some(value) = top.get(*key) {
             let wanted = format!("'{key}' must be '{choice}', or left out");
-            *flag(&mut machine) = expect(value, (string(value)? == *choice).then_some(true), &wanted)?;
+            *flag(&mut machine) = expect_value(value, (expect_string(value)? == *choice).then_some(true), &wanted)?;
         }
     }
     if let Some(value) = top.get("late") {
-        machine.late = Some(expect(
+        machine.late = Some(expect_value(
             value,
-            integer(value.get_ref()),
+            parse_integer(value.get_ref()),
             "'late' must be a number, which seeds the order of the work",
         )?);
     }
     if let Some(value) = top.get("multicast") {
-        machine.has_multicast = boolean(value)?;
+        machine.has_multicast = expect_boolean(value)?;
     }
     for (i, (_, table)) in tables.iter().enumerate() {
         read_device(table, &mut machine.devices[i])?;
     }
     check_distinct(&machine.devices, &tables)?;
     let mut said = HashSet::new();
-    for (span, table) in top.get("link").map_or(Ok(Vec::new()), |v| self::tables(v, "link"))? {
+    for (span, table) in top.get("link").map_or(Ok(Vec::new()), |v| self::expect_tables(v, "link"))? {
         read_link(span, table, &mut machine, &mut said)?;
     }
     Ok(machine)
 }
 
-fn read_device(table: &DeTable, device: &mut Device) -> Result<(), Mistake> {
+fn read_device(table: &DeTable, device: &mut Device) -> Result<(), FileMistake> {
     check_keys(table, DEVICE_KEYS)?;
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "name" => {
                 let is_name = |name: &&str| !name.is_empty() && name.len() <= 255 && !name.contains('\0');
-                let name = Some(string(value)?).filter(is_name);
-                device.name = expect(value, name, "a name must have 1 to 255 bytes and no NUL")?.into();
+                let name = Some(expect_string(value)?).filter(is_name);
+                device.name = expect_value(value, name, "a name must have 1 to 255 bytes and no NUL")?.into();
             }
             "uuid" => {
                 let wanted = "a UUID must be 'GPU-' and 8-4-4-4-12 hexadecimal digits";
-                device.uuid = expect(value, read_uuid(string(value)?), wanted)?;
+                device.uuid = expect_value(value, read_uuid(expect_string(value)?), wanted)?;
             }
             "pci" => {
                 let wanted = "a PCI address must be DOMAIN:BUS:DEVICE.0, as in '0000:1B:00.0'";
-                device.pci = expect(value, read_pci(string(value)?), wanted)?;
+                device.pci = expect_value(value, read_pci(expect_string(value)?), wanted)?;
             }
             "memory" => {
                 let wanted = "memory must be a number of bytes, or as in '139GiB', from 1 MiB to 1 PiB";
-                device.memory = expect(value, read_memory(value.get_ref()), wanted)?;
+                device.memory = expect_value(value, read_memory(value.get_ref()), wanted)?;
             }
             _ => {
                 let wanted = "a compute capability must be MAJOR.MINOR, as in '9.0'";
-                device.compute_capability = expect(value, read_capability(string(value)?), wanted)?;
+                device.compute_capability = expect_value(value, read_capability(expect_string(value)?), wanted)?;
             }
         }
     }
@@ -178,27 +176,27 @@ fn read_link(
     table: &DeTable,
     machine: &mut Topology,
     said: &mut HashSet<(usize, usize)>,
-) -> Result<(), Mistake> {
+) -> Result<(), FileMistake> {
     check_keys(table, LINK_KEYS)?;
     let count = machine.devices.len();
     let end = |key| match table.get(key) {
-        Some(value) => index(value, 0..count),
-        None => mistake(span.clone(), format!("this [[link]] lacks '{key}', the index of a device")),
+        Some(value) => expect_index(value, 0..count),
+        None => mistake_at(span.clone(), format!("this [[link]] lacks '{key}', the index of a device")),
     };
     let (from, to) = (end("from")?, end("to")?);
     if from == to {
-        return mistake(span, format!("this [[link]] leads from device {from} to itself"));
+        return mistake_at(span, format!("this [[link]] leads from device {from} to itself"));
     }
-    let both = table.get("both").map_or(Ok(false), boolean)?;
+    let both = table.get("both").map_or(Ok(false), expect_boolean)?;
     for (from, to) in [(from, to), (to, from)].into_iter().take(1 + usize::from(both)) {
         if !said.insert((from, to)) {
-            return mistake(span, format!("a second [[link]] from device {from} to device {to}"));
+            return mistake_at(span, format!("a second [[link]] from device {from} to device {to}"));
         }
     }
     let mut link = machine.links[from * count + to];
     // The kind comes first: the other keys override its defaults.
     if let Some(value) = table.get("kind") {
-        link = link_kind(value)?.link();
+        link = expect_link_kind(value)?.default_link();
     }
     for (key, value) in table {
         read_property(&mut link, key.get_ref(), value)?;
@@ -211,22 +209,22 @@ fn read_link(
 }
 
 /// Reads a key of a `[[link]]` other than `from`, `to`, `both`, and `kind`.
-fn read_property(link: &mut Link, key: &str, value: Value) -> Result<(), Mistake> {
+fn read_property(link: &mut Link, key: &str, value: Value) -> Result<(), FileMistake> {
     match key {
-        "can_access" => link.can_access = boolean(value)?,
-        "native_atomics" => link.native_atomics = boolean(value)?,
-        "array_access" => link.array_access = boolean(value)?,
-        "partial_atomics" => link.partial_atomics = boolean(value)?,
-        "performance_rank" => link.performance_rank = index(value, 0..1001)? as i32,
-        "data" => link.data = keyword(value, Data::ALL, "what becomes of data is")?,
-        "data_by" => link.data_by = keyword(value, Carrier::ALL, "data is taken by")?,
-        "atomic_capabilities" => link.atomic_capabilities = capabilities(value)?,
+        "can_access" => link.can_access = expect_boolean(value)?,
+        "native_atomics" => link.native_atomics = expect_boolean(value)?,
+        "array_access" => link.array_access = expect_boolean(value)?,
+        "partial_atomics" => link.partial_atomics = expect_boolean(value)?,
+        "performance_rank" => link.performance_rank = expect_index(value, 0..1001)? as i32,
+        "data" => link.data = expect_keyword(value, LinkDamage::ALL, "what becomes of data is")?,
+        "data_by" => link.data_by = expect_keyword(value, DataCarrier::ALL, "data is taken by")?,
+        "atomic_capabilities" => link.atomic_capabilities = read_capabilities(value)?,
         "copy_mb_s" | "kernel_mb_s" | "round_trip_ns" => {
-            expect(value, integer(value.get_ref()), "must be a number")?;
+            expect_value(value, parse_integer(value.get_ref()), "must be a number")?;
         }
         _ => {
-            if let Some(method) = Method::ALL.into_iter().find(|method| method.name() == key) {
-                link.verdicts[method as usize] = Some(keyword(value, Verdict::ALL, "a verdict is")?);
+            if let Some(method) = SharingMethod::ALL.into_iter().find(|method| method.name() == key) {
+                link.verdicts[method as usize] = Some(expect_keyword(value, MethodVerdict::ALL, "a verdict is")?);
             }
         }
     }
@@ -234,7 +232,7 @@ fn read_property(link: &mut Link, key: &str, value: Value) -> Result<(), Mistake
 }
 
 /// Fails if two devices have the same UUID or the same PCI address, each of which must identify a device.
-fn check_distinct(devices: &[Device], tables: &[(Range<usize>, &DeTable)]) -> Result<(), Mistake> {
+fn check_distinct(devices: &[Device], tables: &[(Range<usize>, &DeTable)]) -> Result<(), FileMistake> {
     for (i, device) in devices.iter().enumerate() {
         for (j, other) in devices[..i].iter().enumerate() {
             let what = if device.uuid == other.uuid {
@@ -245,102 +243,101 @@ fn check_distinct(devices: &[Device], tables: &[(Range<usize>, &DeTable)]) -> Re
                 continue;
             };
             let span = tables.get(i).map_or(0..0, |(span, _)| span.clone());
-            return mistake(span, format!("devices {j} and {i} have the same {what}: give each its own"));
+            return mistake_at(span, format!("devices {j} and {i} have the same {what}: give each its own"));
         }
     }
     Ok(())
 }
 
-fn check_keys(table: &DeTable, known: &[&str]) -> Result<(), Mistake> {
+fn check_keys(table: &DeTable, known: &[&str]) -> Result<(), FileMistake> {
     for key in table.keys() {
         let name = key.get_ref().as_ref();
         if !known.contains(&name) {
-            let hint = match nearest(name, known.iter().copied()) {
+            let hint = match find_nearest_name(name, known.iter().copied()) {
                 Some(meant) => format!("did you mean '{meant}'?"),
                 None => format!("there are {}", known.join(", ")),
             };
-            return mistake(key.span(), format!("unknown key '{name}'; {hint}"));
+            return mistake_at(key.span(), format!("unknown key '{name}'; {hint}"));
         }
     }
     Ok(())
 }
 
-fn tables<'a>(value: Value<'a>, key: &str) -> Result<Vec<(Range<usize>, &'a DeTable<'a>)>, Mistake> {
+fn expect_tables<'a>(value: Value<'a>, key: &str) -> Result<Vec<(Range<usize>, &'a DeTable<'a>)>, FileMistake> {
     let wrong = format!("'{key}' is a list of tables: write [[{key}]]");
-    let DeValue::Array(items) = value.get_ref() else { return mistake(value.span(), wrong) };
+    let DeValue::Array(items) = value.get_ref() else { return mistake_at(value.span(), wrong) };
     items
         .iter()
         .map(|item| match item.get_ref() {
             DeValue::Table(table) => Ok((item.span(), table)),
-            _ => mistake(item.span(), wrong.clone()),
+            _ => mistake_at(item.span(), wrong.clone()),
         })
         .collect()
 }
 
 /// Returns the value that was read, or a mistake that names the expected form.
-fn expect<T>(value: Value, read: Option<T>, wanted: &str) -> Result<T, Mistake> {
-    read.map_or_else(|| mistake(value.span(), wanted), Ok)
+fn expect_value<T>(value: Value, read: Option<T>, wanted: &str) -> Result<T, FileMistake> {
+    read.map_or_else(|| mistake_at(value.span(), wanted), Ok)
 }
 
-fn string<'a>(value: Value<'a>) -> Result<&'a str, Mistake> {
-    expect(value, value.get_ref().as_str(), "must be a text in quotes")
+fn expect_string<'a>(value: Value<'a>) -> Result<&'a str, FileMistake> {
+    expect_value(value, value.get_ref().as_str(), "must be a text in quotes")
 }
 
-fn boolean(value: Value) -> Result<bool, Mistake> {
-    expect(value, value.get_ref().as_bool(), "must be true or false")
+fn expect_boolean(value: Value) -> Result<bool, FileMistake> {
+    expect_value(value, value.get_ref().as_bool(), "must be true or false")
 }
 
-fn index(value: Value, range: Range<usize>) -> Result<usize, Mistake> {
-    let number = integer(value.get_ref()).and_then(|number| usize::try_from(number).ok());
+fn expect_index(value: Value, range: Range<usize>) -> Result<usize, FileMistake> {
+    let number = parse_integer(value.get_ref()).and_then(|number| usize::try_from(number).ok());
     let wanted = format!("must be a number from {} to {}", range.start, range.end - 1);
-    expect(value, number.filter(|number| range.contains(number)), &wanted)
+    expect_value(value, number.filter(|number| range.contains(number)), &wanted)
 }
 
-fn integer(value: &DeValue) -> Option<u64> {
+fn parse_integer(value: &DeValue) -> Option<u64> {
     let number = value.as_integer()?;
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-fn link_kind(value: Value) -> Result<LinkKind, Mistake> {
-    let name = string(value)?;
+fn expect_link_kind(value: Value) -> Result<LinkKind, FileMistake> {
+    let name = expect_string(value)?;
     let wanted = format!("there is no kind of link '{name}'; the kinds are nvlink, pcie and none");
-    expect(value, LinkKind::ALL.iter().find(|(_, known)| *known == name), &wanted).map(|(kind, _)| *kind)
+    expect_value(value, LinkKind::ALL.iter().find(|(_, known)| *known == name), &wanted).map(|(kind, _)| *kind)
 }
 
 /// Reads a list of numbers, one for each operation. Missing numbers at the end are 0.
-fn capabilities(value: Value) -> Result<[u32; OPERATIONS], Mistake> {
+fn read_capabilities(value: Value) -> Result<[u32; OPERATIONS], FileMistake> {
     let wanted = format!("must be a list of at most {OPERATIONS} numbers of 32 bits");
     let items = value.get_ref().as_array().filter(|items| items.len() <= OPERATIONS);
     let mut all = [0; OPERATIONS];
-    for (place, item) in all.iter_mut().zip(expect(value, items, &wanted)?.iter()) {
-        let number = integer(item.get_ref()).and_then(|number| u32::try_from(number).ok());
-        *place = expect(item, number, &wanted)?;
+    for (place, item) in all.iter_mut().zip(expect_value(value, items, &wanted)?.iter()) {
+        let number = parse_integer(item.get_ref()).and_then(|number| u32::try_from(number).ok());
+        *place = expect_value(item, number, &wanted)?;
     }
     Ok(all)
 }
 
 /// Returns the value that a word stands for. `what` begins the message that lists the known words.
-fn keyword<T: Copy>(value: Value, known: &[(T, &str)], what: &str) -> Result<T, Mistake> {
-    let name = string(value)?;
+fn expect_keyword<T: Copy>(value: Value, known: &[(T, &str)], what: &str) -> Result<T, FileMistake> {
+    let name = expect_string(value)?;
     let names: Vec<&str> = known.iter().map(|(_, known)| *known).collect();
     let wanted = format!("there is no '{name}' here; {what} one of {}", names.join(", "));
-    expect(value, known.iter().find(|(_, known)| *known == name), &wanted).map(|(meant, _)| *meant)
+    expect_value(value, known.iter().find(|(_, known)| *known == name), &wanted).map(|(meant, _)| *meant)
 }
 
 fn read_uuid(text: &str) -> Option<[u8; 16]> {
-    text.starts_with("GPU-").then(|| uuid::parse(text))?
+    text.starts_with("GPU-").then(|| uuid::parse_uuid(text))?
 }
 
 /// Parses a number of hexadecimal digits. Unlike the standard library, refuses a sign.
-fn hexadecimal(text: &str) -> Option<u128> {
+fn parse_hexadecimal(text: &str) -> Option<u128> {
     text.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u128::from_str_radix(text, 16).ok())?
 }
 
 fn read_pci(text: &str) -> Option<PciAddress> {
     let mut parts = text.strip_suffix(".0").unwrap_or(text).rsplit(':');
-    let mut part = |most: u128| parts.next().map_or(Some(0), hexadecimal).filter(|n| *n <= most);
-    let address =
-        PciAddress { device: part(0x1f)? as u8, bus: part(0xff)? as u8, domain: part(0xffff_ffff)? as u32 };
+    let mut part = |most: u128| parts.next().map_or(Some(0), parse_hexadecimal).filter(|n| *n <= most);
+    let address = PciAddress { device: part(0x1f)? as u8, bus: part(0xff)? as u8, domain: part(0xffff_ffff)? as u32 };
     (text.contains(':') && parts.next().is_none()).then_some(address)
 }
 
@@ -358,7 +355,7 @@ fn read_memory(value: &DeValue) -> Option<u64> {
             };
             digits.parse::<u64>().ok()?.checked_mul(1 << scale)?
         }
-        other => integer(other)?,
+        other => parse_integer(other)?,
     };
     (1 << 20..=1 << 50).contains(&bytes).then_some(bytes)
 }
@@ -406,11 +403,14 @@ mod tests {
         );
         let link = machine.link(0, 1).unwrap();
         assert_eq!(
-            (link.data_of(Carrier::Copies), link.data_of(Carrier::Kernels)),
-            (Data::Stale, Data::Good)
+            (link.damage_for(DataCarrier::Copies), link.damage_for(DataCarrier::Kernels)),
+            (LinkDamage::Stale, LinkDamage::Good)
         );
         assert_eq!((link.atomic_capabilities[..3].to_vec(), link.is_bad()), (vec![1, 7, 0], true));
-        assert_eq!((link.verdict(Method::Peer), link.verdict(Method::Ipc)), (None, Some(Verdict::Refused)));
+        assert_eq!(
+            (link.verdict(SharingMethod::Peer), link.verdict(SharingMethod::Ipc)),
+            (None, Some(MethodVerdict::Refused))
+        );
         assert!(!machine.link(1, 0).unwrap().is_bad());
     }
 
@@ -419,8 +419,7 @@ mod tests {
         assert!(read("count = 1\nkernels = 'skip'\n").skips_kernels);
         assert!(read("count = 1\ngraphs = 'check'\n").checks_graphs);
         assert!(read("count = 1\nreuse = 'early'\n").reuses_early);
-        let machine =
-            read("count = 3\nlinks = 'pcie'\n[[link]]\nfrom = 2\nto = 0\nkind = 'none'\nboth = true\n");
+        let machine = read("count = 3\nlinks = 'pcie'\n[[link]]\nfrom = 2\nto = 0\nkind = 'none'\nboth = true\n");
         assert_eq!(machine.devices.len(), 3);
         assert!(!machine.link(2, 0).unwrap().can_access && !machine.link(0, 2).unwrap().can_access);
         assert!(machine.link(1, 2).unwrap().can_access && !machine.skips_kernels);
@@ -462,11 +461,7 @@ mod tests {
                 3,
                 "devices 0 and 1 have the same PCI address: give each its own",
             ),
-            (
-                "links = 'sli'\ncount = 1\n",
-                1,
-                "there is no kind of link 'sli'; the kinds are nvlink, pcie and none",
-            ),
+            ("links = 'sli'\ncount = 1\n", 1, "there is no kind of link 'sli'; the kinds are nvlink, pcie and none"),
         ] {
             assert_eq!(wrong(text), (line, message.to_owned()), "{text}");
         }

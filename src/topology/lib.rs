@@ -18,14 +18,14 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 
 pub use machine::{
-    Carrier, Data, Device, Link, LinkKind, MOST_DEVICES, Method, OPERATIONS, PciAddress, Topology,
-    TopologyError, Verdict,
+    DataCarrier, Device, Link, LinkDamage, LinkKind, MOST_DEVICES, MethodVerdict, OPERATIONS, PciAddress,
+    SharingMethod, Topology, TopologyError,
 };
 pub use preset::{PRESETS, Preset};
 
 /// Reads a regular file of at most `MOST_BYTES`. Other files, such as pipes, cannot be read again by each
 /// process.
-fn read(path: &str) -> std::io::Result<Vec<u8>> {
+fn read_topology_file(path: &str) -> std::io::Result<Vec<u8>> {
     const MOST_BYTES: u64 = 1 << 20;
     let check = |about: std::fs::Metadata| match about.is_file() {
         true => Ok(()),
@@ -46,8 +46,8 @@ fn read(path: &str) -> std::io::Result<Vec<u8>> {
 
 /// Returns the path in the text of a topology, without the option `,late:SEED` that may follow it; `None` for
 /// a short name.
-pub fn path_of(text: &str) -> Option<&str> {
-    let before = text.rsplit_once(',').filter(|(_, option)| preset::parse_late(option).is_some());
+pub fn topology_path(text: &str) -> Option<&str> {
+    let before = text.rsplit_once(',').filter(|(_, option)| preset::parse_late_option(option).is_some());
     let path = before.map_or(text, |(path, _)| path);
     (path.contains('/') || path.ends_with(".toml")).then_some(path)
 }
@@ -55,10 +55,12 @@ pub fn path_of(text: &str) -> Option<&str> {
 impl Topology {
     /// Reads a topology: a short name of [`PRESETS`], or the path of a TOML file, which `,late:SEED` may follow.
     pub fn parse(text: &str) -> Result<Topology, TopologyError> {
-        let Some(path) = path_of(text) else { return preset::parse(text).map_err(TopologyError) };
-        let bytes = read(path).map_err(|e| TopologyError(format!("{path}: {e}")))?;
+        let Some(path) = topology_path(text) else {
+            return preset::parse_short_name(text).map_err(TopologyError);
+        };
+        let bytes = read_topology_file(path).map_err(|e| TopologyError(format!("{path}: {e}")))?;
         let mut machine = Topology::parse_file(path, &bytes)?;
-        if let Some(seed) = text[path.len()..].strip_prefix(',').and_then(preset::parse_late) {
+        if let Some(seed) = text[path.len()..].strip_prefix(',').and_then(preset::parse_late_option) {
             machine.late = Some(seed.map_err(TopologyError)?);
         }
         Ok(machine)
@@ -67,9 +69,8 @@ impl Topology {
     /// Reads the bytes of a TOML file; `path` is for the messages.
     pub fn parse_file(path: &str, bytes: &[u8]) -> Result<Topology, TopologyError> {
         let line_of = |at: usize| 1 + bytes[..at.min(bytes.len())].iter().filter(|b| **b == b'\n').count();
-        let text = std::str::from_utf8(bytes).map_err(|e| {
-            TopologyError(format!("{path}:{}: this is not UTF-8 text", line_of(e.valid_up_to())))
-        })?;
+        let text = std::str::from_utf8(bytes)
+            .map_err(|e| TopologyError(format!("{path}:{}: this is not UTF-8 text", line_of(e.valid_up_to()))))?;
         file::parse(text).map_err(|e| TopologyError(format!("{path}:{}: {}", line_of(e.at), e.message)))
     }
 }
@@ -77,7 +78,7 @@ impl Topology {
 impl Default for Topology {
     /// Returns the machine `nvlink:2`.
     fn default() -> Self {
-        Topology::uniform(2, LinkKind::Nvlink)
+        Topology::with_uniform_links(2, LinkKind::Nvlink)
     }
 }
 
@@ -96,9 +97,9 @@ mod tests {
             array_access: true,
             partial_atomics: false,
             atomic_capabilities: [0; OPERATIONS],
-            data: Data::Good,
-            data_by: Carrier::Any,
-            verdicts: [None; Method::ALL.len()],
+            data: LinkDamage::Good,
+            data_by: DataCarrier::Any,
+            verdicts: [None; SharingMethod::ALL.len()],
         };
         assert_eq!((machine.link(0, 1), machine.link(1, 0)), (Some(&recorded), Some(&recorded)));
         assert_eq!((machine.link(0, 0), machine.link(0, 2), machine.link(2, 0)), (None, None, None));

@@ -13,9 +13,9 @@ pub struct Device {
     pub name: String,
     /// The 16 bytes of the UUID, which is the same in every process.
     pub uuid: [u8; 16],
-    /// PCI address.
+    /// PCI address of the device.
     pub pci: PciAddress,
-    /// Size of the memory in bytes.
+    /// Size of the device's memory in bytes.
     pub memory: u64,
     /// Major and minor compute capability.
     pub compute_capability: (u32, u32),
@@ -31,11 +31,11 @@ impl Device {
 /// A PCI address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PciAddress {
-    /// The domain.
+    /// PCI domain.
     pub domain: u32,
-    /// The bus.
+    /// PCI bus.
     pub bus: u8,
-    /// The device on the bus.
+    /// Number of the device on the bus.
     pub device: u8,
 }
 
@@ -63,7 +63,7 @@ impl LinkKind {
 
     /// Returns the default capabilities of a link of this kind. Those of NVLink were recorded on two real
     /// devices; the others are inferred.
-    pub fn link(self) -> Link {
+    pub fn default_link(self) -> Link {
         let linked = self != LinkKind::None;
         Link {
             can_access: linked,
@@ -72,9 +72,9 @@ impl LinkKind {
             array_access: linked,
             partial_atomics: false,
             atomic_capabilities: [0; OPERATIONS],
-            data: Data::Good,
-            data_by: Carrier::Any,
-            verdicts: [None; Method::ALL.len()],
+            data: LinkDamage::Good,
+            data_by: DataCarrier::Any,
+            verdicts: [None; SharingMethod::ALL.len()],
         }
     }
 
@@ -101,11 +101,11 @@ pub struct Link {
     /// Value that `cuDeviceGetP2PAtomicCapabilities` returns for each `CUatomicOperation`.
     pub atomic_capabilities: [u32; OPERATIONS],
     /// Damage that the link does to data.
-    pub data: Data,
+    pub data: LinkDamage,
     /// Engine whose data the link damages.
-    pub data_by: Carrier,
-    /// Results of `cupeer doctor --p2p`, in the order of [`Method::ALL`].
-    pub verdicts: [Option<Verdict>; Method::ALL.len()],
+    pub data_by: DataCarrier,
+    /// Results of `cupeer doctor --p2p`, in the order of [`SharingMethod::ALL`].
+    pub verdicts: [Option<MethodVerdict>; SharingMethod::ALL.len()],
 }
 
 /// Number of values of `CUatomicOperation`, including one that the driver accepts and does not document.
@@ -114,7 +114,7 @@ pub const OPERATIONS: usize = 13;
 impl Link {
     /// Returns the result of `cupeer doctor --p2p` for a method over this link; `None` if the file contains
     /// no result.
-    pub fn verdict(&self, way: Method) -> Option<Verdict> {
+    pub fn verdict(&self, way: SharingMethod) -> Option<MethodVerdict> {
         self.verdicts[way as usize]
     }
 
@@ -124,14 +124,14 @@ impl Link {
     }
 
     /// Returns the damage to data that this carrier moves over the link.
-    pub fn data_of(&self, carrier: Carrier) -> Data {
-        if self.data_by == Carrier::Any || self.data_by == carrier { self.data } else { Data::Good }
+    pub fn damage_for(&self, carrier: DataCarrier) -> LinkDamage {
+        if self.data_by == DataCarrier::Any || self.data_by == carrier { self.data } else { LinkDamage::Good }
     }
 }
 
 /// Damage that a link does to data. The driver reports none of it to the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Data {
+pub enum LinkDamage {
     /// All data arrives.
     Good,
     /// Writes never arrive. Reads are right.
@@ -142,15 +142,19 @@ pub enum Data {
     Stall,
 }
 
-impl Data {
+impl LinkDamage {
     /// All kinds of damage with their names in files.
-    pub const ALL: &'static [(Data, &'static str)] =
-        &[(Data::Good, "good"), (Data::Lost, "lost"), (Data::Stale, "stale"), (Data::Stall, "stall")];
+    pub const ALL: &'static [(LinkDamage, &'static str)] = &[
+        (LinkDamage::Good, "good"),
+        (LinkDamage::Lost, "lost"),
+        (LinkDamage::Stale, "stale"),
+        (LinkDamage::Stall, "stall"),
+    ];
 }
 
 /// Methods by which a program reaches memory of another device: `cupeer doctor --p2p` tests each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Method {
+pub enum SharingMethod {
     /// Peer access within a process: `cuCtxEnablePeerAccess`.
     Peer,
     /// A legacy handle between processes: `cuIpcOpenMemHandle`.
@@ -159,71 +163,71 @@ pub enum Method {
     Vmm,
 }
 
-impl Method {
+impl SharingMethod {
     /// All methods.
-    pub const ALL: [Method; 3] = [Method::Peer, Method::Ipc, Method::Vmm];
+    pub const ALL: [SharingMethod; 3] = [SharingMethod::Peer, SharingMethod::Ipc, SharingMethod::Vmm];
 
     /// Returns the name of the method in files and in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Method::Peer => "peer",
-            Method::Ipc => "ipc",
-            Method::Vmm => "vmm",
+            SharingMethod::Peer => "peer",
+            SharingMethod::Ipc => "ipc",
+            SharingMethod::Vmm => "vmm",
         }
     }
 
     /// Returns a description of the method.
-    pub fn doc(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
-            Method::Peer => "peer access within a process",
-            Method::Ipc => "legacy IPC between processes",
-            Method::Vmm => "virtual memory shared as a descriptor",
+            SharingMethod::Peer => "peer access within a process",
+            SharingMethod::Ipc => "legacy IPC between processes",
+            SharingMethod::Vmm => "virtual memory shared as a descriptor",
         }
     }
 }
 
 /// Result of `cupeer doctor --p2p` for a method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum MethodVerdict {
     /// All data arrives.
     Good,
     /// The memory contains other data than was written.
     Wrong,
     /// The memory contains earlier data, or the data arrives too late.
     Stale,
-    /// A check does not end.
+    /// A test of the method does not end.
     Stalls,
-    /// A call fails.
+    /// A call that the method needs fails.
     Refused,
     /// The method was not tested.
     NotTested,
 }
 
-impl Verdict {
+impl MethodVerdict {
     /// All results with their names in files.
-    pub const ALL: &'static [(Verdict, &'static str)] = &[
-        (Verdict::Good, "good"),
-        (Verdict::Wrong, "wrong"),
-        (Verdict::Stale, "stale"),
-        (Verdict::Stalls, "stalls"),
-        (Verdict::Refused, "refused"),
-        (Verdict::NotTested, "not-tested"),
+    pub const ALL: &'static [(MethodVerdict, &'static str)] = &[
+        (MethodVerdict::Good, "good"),
+        (MethodVerdict::Wrong, "wrong"),
+        (MethodVerdict::Stale, "stale"),
+        (MethodVerdict::Stalls, "stalls"),
+        (MethodVerdict::Refused, "refused"),
+        (MethodVerdict::NotTested, "not-tested"),
     ];
 
     /// Returns the name of the result in files.
     pub fn name(self) -> &'static str {
-        Verdict::ALL.iter().find(|(known, _)| *known == self).map_or("", |(_, name)| name)
+        MethodVerdict::ALL.iter().find(|(known, _)| *known == self).map_or("", |(_, name)| name)
     }
 
     /// Returns true if a program should avoid the method.
     pub fn is_bad(self) -> bool {
-        !matches!(self, Verdict::Good | Verdict::NotTested)
+        !matches!(self, MethodVerdict::Good | MethodVerdict::NotTested)
     }
 }
 
 /// Engine that moves data over a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Carrier {
+pub enum DataCarrier {
     /// A copy engine or a kernel.
     Any,
     /// A copy engine, as used by `cuMemcpyDtoD` and similar functions.
@@ -232,10 +236,10 @@ pub enum Carrier {
     Kernels,
 }
 
-impl Carrier {
+impl DataCarrier {
     /// All engines with their names in files.
-    pub const ALL: &'static [(Carrier, &'static str)] =
-        &[(Carrier::Any, "any"), (Carrier::Copies, "copies"), (Carrier::Kernels, "kernels")];
+    pub const ALL: &'static [(DataCarrier, &'static str)] =
+        &[(DataCarrier::Any, "any"), (DataCarrier::Copies, "copies"), (DataCarrier::Kernels, "kernels")];
 }
 
 /// A machine: its devices, its links, and the options of the simulated driver.
@@ -285,7 +289,7 @@ impl Topology {
     }
 
     /// Returns the index in the machine of the device with this UUID.
-    pub fn index_of(&self, uuid: &[u8; 16]) -> Option<usize> {
+    pub fn index_of_uuid(&self, uuid: &[u8; 16]) -> Option<usize> {
         self.devices.iter().position(|device| device.uuid == *uuid)
     }
 }

@@ -2,7 +2,7 @@
 //! `,late:SEED`; and the default device.
 
 use crate::machine::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
-use cupeer_spec::names::nearest;
+use cupeer_spec::names::find_nearest_name;
 
 /// A family of short names for machines, such as `nvlink:N`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,10 +15,7 @@ pub struct Preset {
 
 /// All families of short names, for `cupeer list topologies`.
 pub const PRESETS: &[Preset] = &[
-    Preset {
-        pattern: "nvlink:N",
-        doc: "N devices, NVLink between all: peer access, native atomics, multicast",
-    },
+    Preset { pattern: "nvlink:N", doc: "N devices, NVLink between all: peer access, native atomics, multicast" },
     Preset { pattern: "pcie:N", doc: "N devices, PCI Express between all: peer access, no native atomics" },
     Preset { pattern: "none:N", doc: "N devices that cannot reach each other" },
     Preset { pattern: "...,kernels=skip", doc: "any of these; modules load, kernels launch and do nothing" },
@@ -50,21 +47,20 @@ pub(crate) const CHOICES: &[Choice] = &[
 ];
 
 /// Parses the option `late` or `late:SEED`. Returns the seed, or `None` for any other option.
-pub(crate) fn parse_late(option: &str) -> Option<Result<u64, String>> {
+pub(crate) fn parse_late_option(option: &str) -> Option<Result<u64, String>> {
     let (name, seed) = option.split_once(':').unwrap_or((option, "0"));
-    let wanted =
-        || format!("'{option}': 'late:' must be followed by a number, which seeds the order of the work");
+    let wanted = || format!("'{option}': 'late:' must be followed by a number, which seeds the order of the work");
     let is_number = !seed.is_empty() && seed.bytes().all(|b| b.is_ascii_digit());
     (name == "late").then(|| seed.parse().ok().filter(|_| is_number).ok_or_else(wanted))
 }
 
-pub(crate) fn parse(text: &str) -> Result<Topology, String> {
+pub(crate) fn parse_short_name(text: &str) -> Result<Topology, String> {
     let mut parts = text.split(',').peekable();
-    let is_option = parts.peek().is_some_and(|part| parse_late(part).is_some());
+    let is_option = parts.peek().is_some_and(|part| parse_late_option(part).is_some());
     let name = if is_option { "nvlink:2" } else { parts.next().unwrap_or_default() };
-    let mut machine = parse_machine(name)?;
+    let mut machine = parse_machine_name(name)?;
     for option in parts {
-        if let Some(seed) = parse_late(option) {
+        if let Some(seed) = parse_late_option(option) {
             machine.late = Some(seed?);
             continue;
         }
@@ -79,10 +75,10 @@ pub(crate) fn parse(text: &str) -> Result<Topology, String> {
     Ok(machine)
 }
 
-fn parse_machine(text: &str) -> Result<Topology, String> {
+fn parse_machine_name(text: &str) -> Result<Topology, String> {
     let (name, number) = text.split_once(':').unwrap_or((text, ""));
     let Some((kind, _)) = LinkKind::ALL.iter().find(|(_, known)| *known == name) else {
-        let hint = match nearest(name, LinkKind::ALL.iter().map(|(_, known)| *known)) {
+        let hint = match find_nearest_name(name, LinkKind::ALL.iter().map(|(_, known)| *known)) {
             Some(meant) => {
                 format!("did you mean '{meant}:{}'?", if number.is_empty() { "2" } else { number })
             }
@@ -91,14 +87,13 @@ fn parse_machine(text: &str) -> Result<Topology, String> {
         return Err(format!("there is no topology '{text}'; {hint}"));
     };
     let count = number.parse().ok().filter(|count| (1..=MOST_DEVICES).contains(count));
-    let wanted =
-        format!("'{text}': '{name}:' must be followed by a number of devices from 1 to {MOST_DEVICES}");
-    Ok(Topology::uniform(count.filter(|_| number.bytes().all(|b| b.is_ascii_digit())).ok_or(wanted)?, *kind))
+    let wanted = format!("'{text}': '{name}:' must be followed by a number of devices from 1 to {MOST_DEVICES}");
+    Ok(Topology::with_uniform_links(count.filter(|_| number.bytes().all(|b| b.is_ascii_digit())).ok_or(wanted)?, *kind))
 }
 
 /// Returns the device with this index in a machine of default devices. The device is the same in every
 /// process.
-pub(crate) fn device(index: usize) -> Device {
+pub(crate) fn default_device(index: usize) -> Device {
     let mut uuid = *b"\xc0\x9e\xe2\x00\x51\x30\x4d\x0e\xb0\x0d\x00\x00\x00\x00\x00\x00";
     uuid[15] = index as u8;
     // A step of 3 keeps the bus numbers of 64 devices below 256.
@@ -114,10 +109,10 @@ pub(crate) fn device(index: usize) -> Device {
 
 impl Topology {
     /// Returns a machine of `count` devices with links of one kind between all of them.
-    pub(crate) fn uniform(count: usize, kind: LinkKind) -> Topology {
+    pub(crate) fn with_uniform_links(count: usize, kind: LinkKind) -> Topology {
         Topology {
-            devices: (0..count).map(device).collect(),
-            links: vec![kind.link(); count * count],
+            devices: (0..count).map(default_device).collect(),
+            links: vec![kind.default_link(); count * count],
             skips_kernels: false,
             checks_graphs: false,
             reuses_early: false,
@@ -137,10 +132,9 @@ mod tests {
     fn all_sizes_have_devices_of_their_own() {
         for (_, name) in LinkKind::ALL {
             for count in [1, 2, 64] {
-                let machine = parse(&format!("{name}:{count}")).unwrap();
-                let distinct = |f: fn(&Device) -> String| {
-                    machine.devices.iter().map(f).collect::<HashSet<_>>().len() == count
-                };
+                let machine = parse_short_name(&format!("{name}:{count}")).unwrap();
+                let distinct =
+                    |f: fn(&Device) -> String| machine.devices.iter().map(f).collect::<HashSet<_>>().len() == count;
                 assert!(distinct(Device::uuid_text) && distinct(|d| d.pci.to_string()));
             }
         }
@@ -159,27 +153,24 @@ mod tests {
                 "'kernel=skip': only these can follow 'nvlink:2,': kernels=skip, graphs=check, reuse=early, late, late:SEED",
             ),
             ("late:-1", "'late:-1': 'late:' must be followed by a number, which seeds the order of the work"),
-            (
-                "none:1,late:",
-                "'late:': 'late:' must be followed by a number, which seeds the order of the work",
-            ),
+            ("none:1,late:", "'late:': 'late:' must be followed by a number, which seeds the order of the work"),
             ("none:+2", "'none:+2': 'none:' must be followed by a number of devices from 1 to 64"),
         ] {
-            assert_eq!(parse(text).unwrap_err(), error);
+            assert_eq!(parse_short_name(text).unwrap_err(), error);
         }
-        assert!(parse("").unwrap_err().contains("the path of a TOML file"));
+        assert!(parse_short_name("").unwrap_err().contains("the path of a TOML file"));
     }
 
     #[test]
     fn options_follow_in_any_order() {
         let flags = |text| {
-            let machine = parse(text).unwrap();
+            let machine = parse_short_name(text).unwrap();
             (machine.skips_kernels, machine.checks_graphs, machine.reuses_early)
         };
         assert_eq!(flags("none:1"), (false, false, false));
         assert_eq!(flags("none:1,graphs=check"), (false, true, false));
         assert_eq!(flags("pcie:2,reuse=early,kernels=skip"), (true, false, true));
-        let late = |text| parse(text).map(|machine| (machine.devices.len(), machine.late));
+        let late = |text| parse_short_name(text).map(|machine| (machine.devices.len(), machine.late));
         assert_eq!(late("late"), Ok((2, Some(0))));
         assert_eq!(late("late:7,kernels=skip"), Ok((2, Some(7))));
         assert_eq!(late("none:3,late:18446744073709551615"), Ok((3, Some(u64::MAX))));
@@ -188,7 +179,7 @@ mod tests {
 
     #[test]
     fn uuids_are_printed_as_nvidia_smi_does() {
-        assert_eq!(device(1).uuid_text(), "GPU-c09ee200-5130-4d0e-b00d-000000000001");
-        assert_eq!(device(0).pci.to_string(), "0000:1B:00.0");
+        assert_eq!(default_device(1).uuid_text(), "GPU-c09ee200-5130-4d0e-b00d-000000000001");
+        assert_eq!(default_device(0).pci.to_string(), "0000:1B:00.0");
     }
 }

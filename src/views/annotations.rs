@@ -5,7 +5,7 @@
 
 use cupeer_report::model::{Place, Report};
 use cupeer_report::names::clean;
-use cupeer_report::verdict::{Verdict, said};
+use cupeer_report::verdict::{Verdict, sentence_with_confidence};
 use cupeer_rules::Severity;
 
 /// Largest number of annotations of one severity that GitHub shows per step.
@@ -13,22 +13,22 @@ const MOST: usize = 10;
 
 /// Returns the lines: hangs and processes that ended abnormally first, at most ten of each kind. Paths of source files below
 /// `root` are relative to it, as those of the repository are.
-pub fn lines(report: &Report, root: &str) -> Vec<String> {
+pub fn format_annotations(report: &Report, root: &str) -> Vec<String> {
     let verdict = Verdict::of(report, true);
     // Leave out processes that exited with an error, because the exit status of the step already reports
     // them.
     let errors = verdict.incidents().filter(|incident| incident.kind.severity == Severity::Error);
     let deaths = errors.map(|incident| {
-        let place = incident.stack.first().and_then(|place| source(place, root));
+        let place = incident.stack.first().and_then(|place| format_source(place, root));
         (incident.kind.severity.word(), incident.kind.id.to_owned(), place, incident.message.clone())
     });
-    let findings = verdict.above_note().map(|finding| {
+    let findings = verdict.findings_above_note().map(|finding| {
         let (who, from) = (verdict.who_and_how_often(finding), clean(&finding.caller.long()));
         let message = match finding.message.is_empty() {
             true => format!("{who}, from {from}"),
-            false => format!("{who}, from {from}: {}", clean(&said(finding))),
+            false => format!("{who}, from {from}: {}", clean(&sentence_with_confidence(finding))),
         };
-        (finding.severity, finding.rule.to_string(), source(&finding.caller, root), message)
+        (finding.severity, finding.rule.to_string(), format_source(&finding.caller, root), message)
     });
     let all: Vec<_> = deaths.chain(findings).collect();
     let of = |severity: Severity| all.iter().filter(move |(kind, ..)| *kind == severity.word()).take(MOST);
@@ -44,7 +44,7 @@ pub fn lines(report: &Report, root: &str) -> Vec<String> {
 }
 
 /// Formats the source line of a place as properties.
-fn source(place: &Place, root: &str) -> Option<String> {
+fn format_source(place: &Place, root: &str) -> Option<String> {
     let line = place.source().filter(|line| line.line > 0)?;
     let below = line.file.strip_prefix(root).and_then(|rest| rest.strip_prefix('/'));
     let file = below.filter(|_| !root.is_empty()).unwrap_or(&line.file);
@@ -76,17 +76,11 @@ mod tests {
     fn lines_of_source_are_named_from_the_repository() {
         let line = |file: &str, line| SourceLine { function: None, file: file.into(), line };
         let place = |line| Place { lines: [line].into(), ..Place::default() };
-        let told = |file, number, root| source(&place(line(file, number)), root);
-        assert_eq!(
-            told("/work/repo/src/a,b.c", 7, "/work/repo").as_deref(),
-            Some(",file=src/a%2Cb.c,line=7")
-        );
-        assert_eq!(
-            told("/work/repository/a.c", 7, "/work/repo").as_deref(),
-            Some(",file=/work/repository/a.c,line=7")
-        );
+        let told = |file, number, root| format_source(&place(line(file, number)), root);
+        assert_eq!(told("/work/repo/src/a,b.c", 7, "/work/repo").as_deref(), Some(",file=src/a%2Cb.c,line=7"));
+        assert_eq!(told("/work/repository/a.c", 7, "/work/repo").as_deref(), Some(",file=/work/repository/a.c,line=7"));
         assert_eq!(told("/a.c", 7, "").as_deref(), Some(",file=/a.c,line=7"));
         assert_eq!(told("/a.c", 0, ""), None);
-        assert_eq!(source(&Place::default(), ""), None);
+        assert_eq!(format_source(&Place::default(), ""), None);
     }
 }

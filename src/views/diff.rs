@@ -7,7 +7,7 @@ use crate::table::Table;
 use cupeer_report::model::{Fault, Finding, Function, Handle, Report, SEVERITIES, State};
 use cupeer_report::moments::{bytes, duration, number};
 use cupeer_report::names::clean;
-use cupeer_report::style::{Mark, Style};
+use cupeer_report::style::{Emphasis, Style};
 use cupeer_spec::effect::Object;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -21,7 +21,7 @@ const SLOWER: f64 = 1.5;
 
 /// Page on which the comparison is printed: its width and styles.
 #[derive(Clone, Copy)]
-struct Page {
+struct PageStyle {
     width: usize,
     style: Style,
 }
@@ -113,7 +113,7 @@ struct FaultPair {
 #[derive(Serialize, JsonSchema)]
 struct HandlePair {
     /// Kind of object that the handles are for.
-    #[schemars(extend("enum" = Object::exported()))]
+    #[schemars(extend("enum" = Object::exportable_words()))]
     kind: &'static str,
     /// State of the handles.
     state: State,
@@ -168,16 +168,16 @@ fn functions(both: [&Report; 2]) -> Vec<FunctionPair> {
             p50_ns,
             p99_ns,
             max_ns: time(|f| f.max_ns),
-            differs: calls[0] != calls[1] || failed[0] != failed[1] || slower(p50_ns) || slower(p99_ns),
+            differs: calls[0] != calls[1] || failed[0] != failed[1] || is_much_longer(p50_ns) || is_much_longer(p99_ns),
         }
     };
     let mut rows: Vec<FunctionPair> = names.into_iter().map(row).collect();
-    rows.sort_by_key(|row| order(row.differs, row.calls));
+    rows.sort_by_key(|row| sort_key(row.differs, row.calls));
     rows
 }
 
 /// Returns true if one time is much longer than the other.
-fn slower(times: [Option<u64>; 2]) -> bool {
+fn is_much_longer(times: [Option<u64>; 2]) -> bool {
     match times {
         [Some(a), Some(b)] => a.max(b) as f64 > a.min(b) as f64 * SLOWER,
         [a, b] => a.is_some() != b.is_some(),
@@ -186,49 +186,46 @@ fn slower(times: [Option<u64>; 2]) -> bool {
 
 fn failures(both: [&Report; 2]) -> Vec<FailurePair> {
     let results = |report: &Report| {
-        let of =
-            |f: &Function| f.failures.iter().map(|(r, n)| ((f.function.clone(), r.clone()), [*n])).collect();
+        let of = |f: &Function| f.failures.iter().map(|(r, n)| ((f.function.clone(), r.clone()), [*n])).collect();
         report.functions.iter().flat_map::<Vec<_>, _>(of).collect()
     };
-    let mut rows = summed(both, results, |(function, result), [count], differs| FailurePair {
+    let mut rows = sum_by_key(both, results, |(function, result), [count], differs| FailurePair {
         function,
         result,
         count,
         differs,
     });
-    rows.sort_by_key(|row| order(row.differs, row.count));
+    rows.sort_by_key(|row| sort_key(row.differs, row.count));
     rows
 }
 
 fn findings(both: [&Report; 2]) -> Vec<RulePair> {
     let of = |f: &Finding| ((f.rule.clone(), f.severity), [f.count]);
     let row = |(rule, severity), [count]: [_; 1], differs| RulePair { rule, severity, count, differs };
-    let mut rows = summed(both, |report| report.unsuppressed().map(of).collect(), row);
-    rows.sort_by_key(|row| order(row.differs, row.count));
+    let mut rows = sum_by_key(both, |report| report.unsuppressed().map(of).collect(), row);
+    rows.sort_by_key(|row| sort_key(row.differs, row.count));
     rows
 }
 
 fn faults(both: [&Report; 2]) -> Vec<FaultPair> {
     let name = |f: &Fault| (f.name.clone(), f.rule.clone().unwrap_or_default());
     let of = |f: &Fault| (name(f), [f.matched.unwrap_or(0), f.fired]);
-    let row =
-        |(name, rule), [matched, fired]: [_; 2], differs| FaultPair { name, rule, matched, fired, differs };
-    let mut rows = summed(both, |report| report.faults.iter().map(of).collect(), row);
-    rows.sort_by_key(|row| order(row.differs, row.fired));
+    let row = |(name, rule), [matched, fired]: [_; 2], differs| FaultPair { name, rule, matched, fired, differs };
+    let mut rows = sum_by_key(both, |report| report.faults.iter().map(of).collect(), row);
+    rows.sort_by_key(|row| sort_key(row.differs, row.fired));
     rows
 }
 
 fn handles(both: [&Report; 2]) -> Vec<HandlePair> {
     let of = |handle: &Handle| ((handle.kind, handle.state), [1, handle.bytes.unwrap_or(0)]);
-    let row =
-        |(kind, state), [count, bytes]: [_; 2], differs| HandlePair { kind, state, count, bytes, differs };
-    let mut rows = summed(both, |report| report.handles.iter().map(of).collect(), row);
+    let row = |(kind, state), [count, bytes]: [_; 2], differs| HandlePair { kind, state, count, bytes, differs };
+    let mut rows = sum_by_key(both, |report| report.handles.iter().map(of).collect(), row);
     rows.reverse();
     rows
 }
 
 /// Sums up rows of numbers by key, in both reports.
-fn summed<K: Ord, R, const N: usize>(
+fn sum_by_key<K: Ord, R, const N: usize>(
     both: [&Report; 2],
     numbers: impl Fn(&Report) -> Vec<(K, [u64; N])>,
     row: impl Fn(K, [[u64; 2]; N], bool) -> R,
@@ -244,19 +241,19 @@ fn summed<K: Ord, R, const N: usize>(
 }
 
 /// Sort key: the greatest difference comes first.
-fn order(differs: bool, [a, b]: [u64; 2]) -> impl Ord {
+fn sort_key(differs: bool, [a, b]: [u64; 2]) -> impl Ord {
     (!differs, std::cmp::Reverse(a.abs_diff(b)))
 }
 
-/// `48 -> 40`, or `48` where both are the same.
-fn change<T: PartialEq>([a, b]: [T; 2], text: impl Fn(T) -> String) -> String {
+/// Formats a pair of values: `48 -> 40`, or `48` if both are the same.
+fn format_change<T: PartialEq>([a, b]: [T; 2], text: impl Fn(T) -> String) -> String {
     if a == b { text(a) } else { format!("{} -> {}", text(a), text(b)) }
 }
 
 impl Diff {
     /// Returns the differences as text for people.
     pub fn show(&self, width: usize, style: Style) -> String {
-        let page = Page { width, style };
+        let page = PageStyle { width, style };
         let [a, b] = &self.records;
         let mut text = format!("first   {}\nsecond  {}\n", clean(a), clean(b));
         let parts = [
@@ -272,18 +269,18 @@ impl Diff {
         text + &parts.concat()
     }
 
-    fn show_functions(&self, page: Page) -> String {
+    fn show_functions(&self, page: PageStyle) -> String {
         let table = Table::new(&["FUNCTION", "CALLS", "FAILED", "P50", "P99", "MAX", "TOTAL"], 4, 18);
         let time = |times: [Option<u64>; 2]| match times {
-            [Some(a), Some(b)] if !slower(times) => duration(a.min(b)),
-            _ => change(times, |ns| ns.map_or("-".into(), duration)),
+            [Some(a), Some(b)] if !is_much_longer(times) => duration(a.min(b)),
+            _ => format_change(times, |ns| ns.map_or("-".into(), duration)),
         };
         let cells = |row: &FunctionPair| {
             row.differs.then(|| {
                 [
                     clean(&row.function),
-                    change(row.calls, number),
-                    change(row.failed, number),
+                    format_change(row.calls, number),
+                    format_change(row.failed, number),
                     time(row.p50_ns),
                     time(row.p99_ns),
                     time(row.max_ns),
@@ -292,59 +289,60 @@ impl Diff {
             })
         };
         let alike = ["function does not differ", "functions do not differ"];
-        section("Functions that differ", table, page, &self.functions, cells, alike)
+        format_section("Functions that differ", table, page, &self.functions, cells, alike)
     }
 
-    fn show_failures(&self, page: Page) -> String {
+    fn show_failures(&self, page: PageStyle) -> String {
         let table = Table::new(&["FUNCTION", "FAILED", "RESULT"], 3, 20);
         let cells = |row: &FailurePair| {
-            row.differs.then(|| [clean(&row.function), change(row.count, number), row.result.clone()])
+            row.differs.then(|| [clean(&row.function), format_change(row.count, number), row.result.clone()])
         };
         let alike = ["failure is as frequent", "failures are as frequent"];
-        section("Failures that differ", table, page, &self.failures, cells, alike)
+        format_section("Failures that differ", table, page, &self.failures, cells, alike)
     }
 
-    fn show_findings(&self, page: Page) -> String {
+    fn show_findings(&self, page: PageStyle) -> String {
         let table = Table::new(&["RULE", "SEVERITY", "COUNT"], 3, 10);
         let cells = |row: &RulePair| {
-            row.differs.then(|| [clean(&row.rule), row.severity.into(), change(row.count, number)])
+            row.differs.then(|| [clean(&row.rule), row.severity.into(), format_change(row.count, number)])
         };
         let alike = ["rule is as frequent", "rules are as frequent"];
-        section("Findings that differ", table, page, &self.findings, cells, alike)
+        format_section("Findings that differ", table, page, &self.findings, cells, alike)
     }
 
-    fn show_faults(&self, page: Page) -> String {
-        let table = Table::new(&["FAULT", "MATCHED", "FIRED", "DEFINITION"], 4, 20).or_below();
+    fn show_faults(&self, page: PageStyle) -> String {
+        let table = Table::new(&["FAULT", "MATCHED", "FIRED", "DEFINITION"], 4, 20).with_last_below();
         let cells = |row: &FaultPair| {
-            let (matched, fired) = (change(row.matched, number), change(row.fired, number));
+            let (matched, fired) = (format_change(row.matched, number), format_change(row.fired, number));
             row.differs.then(|| [clean(&row.name), matched, fired, clean(&row.rule)])
         };
         let alike = ["fault is as frequent", "faults are as frequent"];
-        section("Faults that differ", table, page, &self.faults, cells, alike)
+        format_section("Faults that differ", table, page, &self.faults, cells, alike)
     }
 
-    fn show_handles(&self, page: Page) -> String {
+    fn show_handles(&self, page: PageStyle) -> String {
         let table = Table::new(&["HANDLES", "STATE", "COUNT", "SIZE"], 4, 10);
         let cells = |row: &HandlePair| {
-            let (count, size) = (change(row.count, number), change(row.bytes, bytes));
+            let (count, size) = (format_change(row.count, number), format_change(row.bytes, bytes));
             row.differs.then(|| [row.kind.into(), row.state.to_string(), count, size])
         };
         let alike = ["state is as frequent", "states are as frequent"];
-        section("Handles that differ", table, page, &self.handles, cells, alike)
+        format_section("Handles that differ", table, page, &self.handles, cells, alike)
     }
 }
 
-/// A table of the rows that have cells under its title, and how many have none because they are alike, in the words for
-/// one and for more.
-fn section<R, const N: usize>(
+/// Formats a titled table of the rows for which `cells` returns cells, and below it the number of other rows,
+/// which are the same in both recordings. `one` and `more` are the words after this number. Empty if no row
+/// has cells.
+fn format_section<R, const N: usize>(
     title: &str,
     mut table: Table,
-    page: Page,
+    page: PageStyle,
     rows: &[R],
     cells: impl Fn(&R) -> Option<[String; N]>,
     [one, more]: [&str; 2],
 ) -> String {
-    rows.iter().filter_map(&cells).for_each(|cells| table.row(cells));
+    rows.iter().filter_map(&cells).for_each(|cells| table.push_row(cells));
     if table.is_empty() {
         return String::new();
     }
@@ -353,5 +351,5 @@ fn section<R, const N: usize>(
         1 => format!("1 {one} in both\n"),
         same => format!("{} {more} in both\n", number(same)),
     };
-    format!("\n{}\n{}{same}", page.style.mark(Mark::Heading, title), table.render(page.width))
+    format!("\n{}\n{}{same}", page.style.emphasize(Emphasis::Heading, title), table.render(page.width))
 }

@@ -10,21 +10,21 @@ use cupeer_report::style::Style;
 use cupeer_symbols::Symbols;
 use std::io::{self, Write};
 
-/// Form of the report.
-pub trait Form: Sync {
+/// Output form of the report, such as text, JSON, or HTML.
+pub trait ReportForm: Sync {
     /// Returns the name, the help, and the needs of the form.
-    fn about(&self) -> About;
+    fn properties(&self) -> FormProperties;
 
     /// Writes the report, and returns the result of writing.
     ///
     /// # Errors
     ///
     /// The recording cannot be read.
-    fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>>;
+    fn render(&self, given: &mut FormInput, out: &mut dyn Write) -> Result<io::Result<()>>;
 }
 
 /// Name, help, and needs of a form.
-pub struct About {
+pub struct FormProperties {
     /// Name of the form, as an argument of `--format`.
     pub name: &'static str,
     /// Help for the form, in one line.
@@ -35,24 +35,24 @@ pub struct About {
     /// errors change it.
     pub has_verdict: bool,
     /// True if the form needs a report in which calls are told apart by caller.
-    pub has_callers: bool,
+    pub needs_callers: bool,
     /// True if annotations for GitHub Actions may follow the form in the output.
     pub takes_annotations: bool,
-    /// Method that removes sequences that a terminal obeys from the form.
+    /// Way in which escape sequences, which a terminal obeys, are removed from the form.
     pub cleaning: Cleaning,
     /// Comparison of two recordings; `None` if the form shows only one.
     pub comparison: Option<Comparison>,
 }
 
-impl About {
+impl FormProperties {
     /// Returns the properties of most forms: no single calls, no comparison, no annotations.
     pub fn new(name: &'static str, help: &'static str) -> Self {
-        About {
+        FormProperties {
             name,
             help,
             needs_calls: false,
             has_verdict: true,
-            has_callers: false,
+            needs_callers: false,
             takes_annotations: false,
             cleaning: Cleaning::Lines,
             comparison: None,
@@ -60,14 +60,15 @@ impl About {
     }
 }
 
-/// Method that removes sequences that a terminal obeys from a form.
+/// Way in which escape sequences, which a terminal obeys, are removed from a form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cleaning {
-    /// The command removes all of them, but keeps line breaks.
+    /// The command removes all escape sequences, but keeps line breaks.
     Lines,
-    /// The command removes all of them, but keeps line breaks and the marks of [`Style`].
+    /// The command removes all escape sequences, but keeps line breaks and the marks of [`Style`].
     Marked,
-    /// The form removes them itself, and the command passes on each piece as soon as it is written.
+    /// The form removes escape sequences itself, and the command passes on each piece as soon as it is
+    /// written.
     Own,
 }
 
@@ -95,23 +96,23 @@ pub struct Options<'a> {
 }
 
 /// Data that a form is rendered from.
-pub struct Given<'a> {
+pub struct FormInput<'a> {
     /// Options of forms for people.
     pub options: Options<'a>,
     /// Recording with its filter and its symbols; `None` for reduced data.
-    pub calls: Option<(&'a Job, &'a Filter, &'a mut Symbols)>,
+    pub recording: Option<(&'a Job, &'a Filter, &'a mut Symbols)>,
     /// Report; `None` if the form does not show it.
     pub report: Option<Report>,
     /// Function that receives a warning before the form is written.
     pub warn: fn(&str),
 }
 
-impl<'a> Given<'a> {
+impl<'a> FormInput<'a> {
     /// Returns the report.
     ///
     /// # Errors
     ///
-    /// There is none.
+    /// The command did not build a report.
     pub fn report(&self) -> Result<&Report> {
         self.report.as_ref().context("there is no report")
     }
@@ -121,14 +122,14 @@ impl<'a> Given<'a> {
     /// # Errors
     ///
     /// The data is reduced.
-    pub fn calls(&mut self) -> Result<(&'a Job, &'a Filter, &mut Symbols)> {
+    pub fn recording(&mut self) -> Result<(&'a Job, &'a Filter, &mut Symbols)> {
         let (job, filter, symbols) =
-            self.calls.as_mut().with_context(|| lacks_calls("this form", self.options.shown))?;
+            self.recording.as_mut().with_context(|| missing_calls_message("this form", self.options.shown))?;
         Ok((job, filter, symbols))
     }
 }
 
 /// Returns the sentence that reduced data lacks the calls that a form needs.
-pub fn lacks_calls(what: &str, shown: &str) -> String {
+pub fn missing_calls_message(what: &str, shown: &str) -> String {
     format!("{what} needs the calls, and '{shown}' is reduced: they are not there")
 }

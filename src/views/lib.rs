@@ -25,8 +25,8 @@ pub mod summary;
 pub mod table;
 pub mod text;
 
-use form::Form;
+use form::ReportForm;
 
 /// All forms, in the order of the command's help.
-pub static FORMS: &[&dyn Form] =
+pub static FORMS: &[&dyn ReportForm] =
     &[&text::TextForm, &json::JsonForm, &sarif::SarifForm, &junit::JunitForm, &html::HtmlForm];

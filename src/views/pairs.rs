@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub type Pair = (Option<Uuid>, Option<Uuid>);
 
 /// Returns the accesses of all processes, for each pair of devices.
-pub fn pairs(report: &Report) -> BTreeMap<Pair, Vec<&Peer>> {
+pub fn accesses_by_pair(report: &Report) -> BTreeMap<Pair, Vec<&Peer>> {
     let mut pairs: BTreeMap<_, Vec<&Peer>> = BTreeMap::new();
     for peer in &report.peers {
         pairs.entry((peer.from, peer.to)).or_default().push(peer);
@@ -18,12 +18,12 @@ pub fn pairs(report: &Report) -> BTreeMap<Pair, Vec<&Peer>> {
 }
 
 /// Returns the accesses for each pair of devices that are both known.
-pub fn known_pairs(report: &Report) -> BTreeMap<(Uuid, Uuid), Vec<&Peer>> {
-    pairs(report).into_iter().filter_map(|((from, to), peers)| Some(((from?, to?), peers))).collect()
+pub fn accesses_by_known_pair(report: &Report) -> BTreeMap<(Uuid, Uuid), Vec<&Peer>> {
+    accesses_by_pair(report).into_iter().filter_map(|((from, to), peers)| Some(((from?, to?), peers))).collect()
 }
 
 /// Returns the devices of a report in the order of its table, followed by devices that only pairs name.
-pub fn devices<'a>(report: &Report, pairs: impl Iterator<Item = &'a (Uuid, Uuid)>) -> Vec<Uuid> {
+pub fn devices_of_pairs<'a>(report: &Report, pairs: impl Iterator<Item = &'a (Uuid, Uuid)>) -> Vec<Uuid> {
     let mut devices: Vec<Uuid> = report.devices.iter().map(|device| device.uuid).collect();
     let named: BTreeSet<Uuid> = pairs.flat_map(|(from, to)| [*from, *to]).collect();
     let others: Vec<Uuid> = named.into_iter().filter(|uuid| !devices.contains(uuid)).collect();

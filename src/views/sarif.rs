@@ -4,12 +4,12 @@
 //! and incident, in the order of the text. Rules that were not checked are notifications. The fingerprint of a result stays the same
 //! between runs: it contains no process, address, or time.
 
-use crate::form::{About, Cleaning, Form, Given};
+use crate::form::{Cleaning, FormInput, FormProperties, ReportForm};
 use anyhow::Result;
 use cupeer_report::model::{Finding, Object, Place, Process, Report, SuppressedBy};
-use cupeer_report::names::{clean, sentence};
+use cupeer_report::names::{as_sentence, clean};
 use cupeer_report::terminal::write_json;
-use cupeer_report::verdict::{Incident, KINDS, Verdict, looked, said};
+use cupeer_report::verdict::{Incident, KINDS, Verdict, looked, sentence_with_confidence};
 use cupeer_rules::{RULES, Rule, RuleSpec};
 use cupeer_symbols::SourceLine;
 use serde_json::{Map, Value, json};
@@ -23,12 +23,12 @@ const RULES_PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs
 /// Form `sarif` of the report.
 pub struct SarifForm;
 
-impl Form for SarifForm {
-    fn about(&self) -> About {
-        About { cleaning: Cleaning::Own, ..About::new("sarif", "SARIF 2.1.0, for code scanning") }
+impl ReportForm for SarifForm {
+    fn properties(&self) -> FormProperties {
+        FormProperties { cleaning: Cleaning::Own, ..FormProperties::new("sarif", "SARIF 2.1.0, for code scanning") }
     }
 
-    fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
+    fn render(&self, given: &mut FormInput, out: &mut dyn Write) -> Result<io::Result<()>> {
         Ok(write_json(out, &log(given.report()?)))
     }
 }
@@ -44,10 +44,10 @@ impl Form for SarifForm {
 /// ```
 pub fn log(report: &Report) -> Value {
     let verdict = Verdict::of(report, true);
-    let first = verdict.hung.iter().chain(&verdict.died);
-    let first = first.flat_map(|problem| &problem.incidents).map(of_incident);
-    let findings = report.findings.iter().map(|finding| of_finding(&verdict, finding));
-    let others = verdict.others.iter().flat_map(|problem| &problem.incidents).map(of_incident);
+    let first = verdict.hangs.iter().chain(&verdict.deaths);
+    let first = first.flat_map(|problem| &problem.incidents).map(incident_result);
+    let findings = report.findings.iter().map(|finding| finding_result(&verdict, finding));
+    let others = verdict.other_problems.iter().flat_map(|problem| &problem.incidents).map(incident_result);
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -57,9 +57,9 @@ pub fn log(report: &Report) -> Value {
                 "version": env!("CARGO_PKG_VERSION"),
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
                 "informationUri": env!("CARGO_PKG_REPOSITORY"),
-                "rules": rules(),
+                "rules": rule_objects(),
             } },
-            "invocations": [invocation(report)],
+            "invocations": [invocation_object(report)],
             "results": first.chain(findings).chain(others).collect::<Vec<_>>(),
             "columnKind": "unicodeCodePoints",
             "properties": { "record": report.record.path, "filters": report.record.filters },
@@ -68,7 +68,7 @@ pub fn log(report: &Report) -> Value {
 }
 
 /// Returns the rules of the log: the rules of cupeer, and the kinds of incidents.
-fn rules() -> Vec<Value> {
+fn rule_objects() -> Vec<Value> {
     let kinds = KINDS.iter().map(|kind| {
         json!({
             "id": kind.id,
@@ -78,12 +78,12 @@ fn rules() -> Vec<Value> {
             "defaultConfiguration": { "level": kind.severity.word() },
         })
     });
-    RULES.iter().map(rule).chain(kinds).collect()
+    RULES.iter().map(rule_object).chain(kinds).collect()
 }
 
-fn rule(rule: &RuleSpec) -> Value {
+fn rule_object(rule: &RuleSpec) -> Value {
     let mut help = vec![rule.hint().to_owned()];
-    help.extend(rule.unchecked().map(|why| format!("It is not checked: {why}.")));
+    help.extend(rule.reason_unchecked().map(|why| format!("It is not checked: {why}.")));
     help.push(format!("Source: {}: \"{}\"", rule.basis().source(), rule.basis().sentence()));
     if !rule.page().seen.is_empty() {
         help.push(format!("Seen in: {}.", rule.page().seen));
@@ -99,7 +99,7 @@ fn rule(rule: &RuleSpec) -> Value {
     })
 }
 
-/// Returns the index in [`rules`] of a rule or of a kind of incident; `None` for a rule that this version of
+/// Returns the index in [`rule_objects`] of a rule or of a kind of incident; `None` for a rule that this version of
 /// cupeer does not know.
 fn rule_index(id: &str) -> Option<usize> {
     let mut names = RULES.iter().map(|rule| rule.name()).chain(KINDS.iter().map(|kind| kind.id));
@@ -107,12 +107,12 @@ fn rule_index(id: &str) -> Option<usize> {
 }
 
 /// Describes the run: notifications for what cupeer did not, or could not, check.
-fn invocation(report: &Report) -> Value {
-    let reservations = looked::reservations(report).into_iter();
+fn invocation_object(report: &Report) -> Value {
+    let reservations = looked::reasons_for_doubt(report).into_iter();
     let lacks = reservations.map(|text| json!({ "level": "warning", "message": { "text": text } }));
-    let left_out = looked::left_out_rules(report).into_iter().map(|(why, rules)| {
-        json!({ "level": "note", "message": { "text": format!("{}: {why}", rules.join(", ")) } })
-    });
+    let left_out = looked::excluded_rules(report)
+        .into_iter()
+        .map(|(why, rules)| json!({ "level": "note", "message": { "text": format!("{}: {why}", rules.join(", ")) } }));
     json!({
         "executionSuccessful": true,
         "toolExecutionNotifications": lacks.collect::<Vec<_>>(),
@@ -120,13 +120,13 @@ fn invocation(report: &Report) -> Value {
     })
 }
 
-fn of_finding(verdict: &Verdict, finding: &Finding) -> Value {
+fn finding_result(verdict: &Verdict, finding: &Finding) -> Value {
     let mut text = verdict.who_and_how_often(finding);
     if !finding.message.is_empty() {
-        text += &format!(": {}", clean(&said(finding)));
+        text += &format!(": {}", clean(&sentence_with_confidence(finding)));
     }
     let about = [&finding.rule, &finding.function];
-    let mut result = result(
+    let mut result = new_result(
         &finding.rule,
         finding.severity,
         &text,
@@ -137,13 +137,13 @@ fn of_finding(verdict: &Verdict, finding: &Finding) -> Value {
     add_location(&mut result, Some(&finding.caller), &finding.stack);
     let related = (1..)
         .zip(&finding.objects)
-        .map(|(id, object)| related(verdict, id, (Rule::of(&finding.rule), object)));
+        .map(|(id, object)| related_location(verdict, id, (Rule::of(&finding.rule), object)));
     result.insert("relatedLocations".into(), related.collect());
     let processes = finding.procs.iter().map(|proc| verdict.names.process(proc));
     // Leave the property out if the report has no suppressions: an empty list would state that somebody
     // decided about the result.
     if !verdict.report.suppressions.is_empty() {
-        let by = finding.suppressed_by.iter().map(suppression).collect::<Vec<_>>();
+        let by = finding.suppressed_by.iter().map(suppression_object).collect::<Vec<_>>();
         result.insert("suppressions".into(), by.into());
     }
     result.insert(
@@ -159,25 +159,24 @@ fn of_finding(verdict: &Verdict, finding: &Finding) -> Value {
     result.into()
 }
 
-fn of_incident(incident: &Incident) -> Value {
+fn incident_result(incident: &Incident) -> Value {
     let Incident { kind, message, process, function, result: ended, stack, count } = incident;
-    let who = process.map(Process::role).unwrap_or_default();
+    let who = process.map(Process::name_in_every_run).unwrap_or_default();
     let about = [kind.id, &who, function.unwrap_or_default(), ended.unwrap_or_default()];
-    let mut result =
-        result(kind.id, kind.severity.word(), message, *count, fingerprint(&about, stack.first()));
+    let mut result = new_result(kind.id, kind.severity.word(), message, *count, fingerprint(&about, stack.first()));
     add_location(&mut result, stack.first(), stack);
     result.insert("properties".into(), json!({ "function": function, "result": ended }));
     result.into()
 }
 
-fn result(id: &str, severity: &str, text: &str, count: u64, fingerprint: String) -> Map<String, Value> {
+fn new_result(id: &str, severity: &str, text: &str, count: u64, fingerprint: String) -> Map<String, Value> {
     let mut result = Map::new();
     result.insert("ruleId".into(), id.into());
     if let Some(index) = rule_index(id) {
         result.insert("ruleIndex".into(), index.into());
     }
     result.insert("level".into(), severity.into());
-    result.insert("message".into(), json!({ "text": sentence(text) }));
+    result.insert("message".into(), json!({ "text": as_sentence(text) }));
     // The count must be at least 1, and readers support at most 31 bits.
     result.insert("occurrenceCount".into(), count.clamp(1, i32::MAX as u64).into());
     result.insert("partialFingerprints".into(), json!({ FINGERPRINT: fingerprint }));
@@ -186,11 +185,11 @@ fn result(id: &str, severity: &str, text: &str, count: u64, fingerprint: String)
 
 /// Adds the location of a result: its caller, and its stack.
 fn add_location(result: &mut Map<String, Value>, caller: Option<&Place>, stack: &[Place]) {
-    let locations: Vec<Value> = caller.and_then(location).into_iter().collect();
+    let locations: Vec<Value> = caller.and_then(location_object).into_iter().collect();
     result.insert("locations".into(), locations.into());
     if stack.len() > 1 {
         let frame = |place: &Place| {
-            let location = location(place).unwrap_or_else(|| json!({}));
+            let location = location_object(place).unwrap_or_else(|| json!({}));
             json!({ "location": location, "module": place.file_name().unwrap_or_default() })
         };
         let frames: Vec<Value> = stack.iter().map(frame).collect();
@@ -200,17 +199,17 @@ fn add_location(result: &mut Map<String, Value>, caller: Option<&Place>, stack: 
 
 /// Returns a location: the source line or, if unknown, the library as a file; with the function or the
 /// offset.
-fn location(place: &Place) -> Option<Value> {
+fn location_object(place: &Place) -> Option<Value> {
     let line = place.source();
     let file = line.map(|line| &*line.file).or(place.library.as_deref())?;
-    let mut physical = json!({ "artifactLocation": { "uri": uri(file) } });
+    let mut physical = json!({ "artifactLocation": { "uri": format_uri(file) } });
     if let Some(line) = line.filter(|line| line.line > 0) {
         physical["region"] = json!({ "startLine": line.line });
     }
-    Some(json!({ "physicalLocation": physical, "logicalLocations": [logical(place)] }))
+    Some(json!({ "physicalLocation": physical, "logicalLocations": [logical_location(place)] }))
 }
 
-fn logical(place: &Place) -> Value {
+fn logical_location(place: &Place) -> Value {
     if let Some(line) = &place.python {
         let name = line.function.as_deref().unwrap_or_default();
         return json!({ "name": name, "fullyQualifiedName": name, "kind": "function" });
@@ -230,10 +229,9 @@ fn logical(place: &Place) -> Value {
 }
 
 /// Returns a suppression: the entry of a suppression file that matches a finding.
-fn suppression(by: &SuppressedBy) -> Value {
-    let place = json!({ "artifactLocation": { "uri": uri(&by.file) }, "region": { "startLine": by.line } });
-    let mut entry =
-        json!({ "kind": "external", "status": "accepted", "location": { "physicalLocation": place } });
+fn suppression_object(by: &SuppressedBy) -> Value {
+    let place = json!({ "artifactLocation": { "uri": format_uri(&by.file) }, "region": { "startLine": by.line } });
+    let mut entry = json!({ "kind": "external", "status": "accepted", "location": { "physicalLocation": place } });
     if let Some(reason) = by.reason.as_deref().filter(|reason| !reason.is_empty()) {
         entry["justification"] = reason.into();
     }
@@ -241,9 +239,9 @@ fn suppression(by: &SuppressedBy) -> Value {
 }
 
 /// Returns the related location of an object of a finding: the place of its creation.
-fn related(verdict: &Verdict, id: u64, (rule, object): (Option<Rule>, &Object)) -> Value {
-    let mut related = json!({ "id": id, "message": { "text": verdict.object(rule, object) } });
-    if let Some(Value::Object(place)) = object.place().or(object.stack.first()).and_then(location) {
+fn related_location(verdict: &Verdict, id: u64, (rule, object): (Option<Rule>, &Object)) -> Value {
+    let mut related = json!({ "id": id, "message": { "text": verdict.describe_object(rule, object) } });
+    if let Some(Value::Object(place)) = object.call_place().or(object.stack.first()).and_then(location_object) {
         place.into_iter().for_each(|(key, value)| related[key] = value);
     }
     related
@@ -264,7 +262,7 @@ fn fingerprint(about: &[&str], caller: Option<&Place>) -> String {
 }
 
 /// Formats a path as a URI. Special characters are percent-encoded.
-fn uri(path: &str) -> String {
+fn format_uri(path: &str) -> String {
     let scheme = if path.starts_with('/') { "file://" } else { "" };
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
     let byte = |byte: u8| if is_plain(&byte) { char::from(byte).into() } else { format!("%{byte:02X}") };
@@ -278,9 +276,9 @@ mod tests {
 
     #[test]
     fn paths_are_references() {
-        assert_eq!(uri("/opt/a b/libx.so.1"), "file:///opt/a%20b/libx.so.1");
-        assert_eq!(uri("a:b%c"), "a%3Ab%25c");
-        assert_eq!(uri("/ä\n"), "file:///%C3%A4%0A");
+        assert_eq!(format_uri("/opt/a b/libx.so.1"), "file:///opt/a%20b/libx.so.1");
+        assert_eq!(format_uri("a:b%c"), "a%3Ab%25c");
+        assert_eq!(format_uri("/ä\n"), "file:///%C3%A4%0A");
     }
 
     #[test]
@@ -306,7 +304,7 @@ mod tests {
 
     #[test]
     fn every_rule_and_kind_has_its_place() {
-        let rules = rules();
+        let rules = rule_objects();
         for (i, rule) in rules.iter().enumerate() {
             assert_eq!(rule_index(rule["id"].as_str().unwrap()), Some(i));
         }

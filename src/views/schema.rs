@@ -30,12 +30,12 @@ pub fn schema() -> Schema {
 
 /// Returns the schema of a type that is printed as JSON.
 pub fn of<T: JsonSchema>() -> Schema {
-    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(plain));
+    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(simplify_schema));
     settings.into_generator().into_root_schema_for::<T>()
 }
 
 /// Puts each description on one line, and removes the widths that numbers have in Rust.
-fn plain(schema: &mut Schema) {
+fn simplify_schema(schema: &mut Schema) {
     schema.remove("format");
     if let Some(Value::String(text)) = schema.get_mut("description") {
         *text = text.replace('\n', " ");

@@ -1,6 +1,6 @@
 //! Tables on a terminal: columns as wide as their cells, the last one wrapped at the terminal's edge.
 
-use cupeer_report::style::{Mark, Style};
+use cupeer_report::style::{Emphasis, Style};
 use cupeer_report::terminal::clean;
 use std::borrow::Cow;
 use textwrap::core::Word;
@@ -34,21 +34,19 @@ impl Table {
     }
 
     /// Puts the last column on lines below the other columns if one of its words does not fit beside them.
-    pub fn or_below(self) -> Self {
+    pub fn with_last_below(self) -> Self {
         Table { below: true, ..self }
     }
 
     /// Cuts the last column off at the edge, so that each row is one line.
-    pub fn or_cut(self) -> Self {
+    pub fn with_last_cut(self) -> Self {
         Table { cut: true, ..self }
     }
 
     /// Omits optional columns that are empty in all rows.
-    pub fn without_empty(mut self) -> Self {
-        let says_nothing =
-            |column: usize| self.rows[1..].iter().all(|row| matches!(&*row[column], "" | "-" | "0"));
-        for column in
-            (self.needed..self.rows[0].len()).rev().filter(|column| says_nothing(*column)).collect::<Vec<_>>()
+    pub fn without_empty_columns(mut self) -> Self {
+        let says_nothing = |column: usize| self.rows[1..].iter().all(|row| matches!(&*row[column], "" | "-" | "0"));
+        for column in (self.needed..self.rows[0].len()).rev().filter(|column| says_nothing(*column)).collect::<Vec<_>>()
         {
             self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
             self.numbers.retain(|number| *number != column);
@@ -63,12 +61,12 @@ impl Table {
     }
 
     /// Adds a row with this fixed number of cells.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.cells(cells.into());
+    pub fn push_row<const N: usize>(&mut self, cells: [String; N]) {
+        self.push_cells(cells.into());
     }
 
     /// Adds a row with as many cells as the header has.
-    pub fn cells(&mut self, cells: Vec<String>) {
+    pub fn push_cells(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.rows[0].len());
         self.rows.push(cells.iter().map(|cell| clean(cell)).collect());
     }
@@ -95,11 +93,11 @@ impl Table {
         }
         let mut text = String::new();
         for row in &self.rows {
-            let lines = if self.cut { vec![cut(&row[last], room)] } else { wrap(&row[last], room) };
+            let lines = if self.cut { vec![truncate(&row[last], room)] } else { wrap(&row[last], room) };
             for (i, line) in lines.iter().enumerate() {
-                let mut out = self.beside(row, last, &widths, i == 0);
+                let mut out = self.format_leading_cells(row, last, &widths, i == 0);
                 out += &if self.numbers.contains(&last) {
-                    self.aligned(last, line, widths[last])
+                    self.align_cell(last, line, widths[last])
                 } else {
                     line.clone()
                 };
@@ -110,12 +108,12 @@ impl Table {
         text
     }
 
-    /// Returns the table with some words marked. The words are the only text of a cell in a middle column,
-    /// such as verdicts.
-    pub fn render_marked(&self, width: usize, marks: &[(&str, Mark)], style: Style) -> String {
+    /// Returns the table with some words emphasized. Such a word is the whole text of a cell in a middle
+    /// column, such as a verdict.
+    pub fn render_highlighted(&self, width: usize, marks: &[(&str, Emphasis)], style: Style) -> String {
         let marked = |line: &str| {
             let found = marks.iter().find(|(word, _)| line.contains(&format!("  {word}  ")));
-            found.map_or(line.to_owned(), |(word, mark)| style.mark_in(*mark, word, line)) + "\n"
+            found.map_or(line.to_owned(), |(word, mark)| style.emphasize_part(*mark, word, line)) + "\n"
         };
         self.render(width).lines().map(marked).collect()
     }
@@ -124,7 +122,7 @@ impl Table {
     fn render_below(&self, last: usize, widths: &[usize], width: usize) -> String {
         let mut text = String::new();
         for row in &self.rows {
-            text += self.beside(row, last, widths, true).trim_end();
+            text += self.format_leading_cells(row, last, widths, true).trim_end();
             text.push('\n');
             if !matches!(&*row[last], "" | "-") {
                 for line in wrap(&row[last], width.saturating_sub(2 * GAP)) {
@@ -137,16 +135,16 @@ impl Table {
 
     /// Returns the columns before the last one: the cells in the first line of a row, spaces in further
     /// lines.
-    fn beside(&self, row: &[String], last: usize, widths: &[usize], is_first: bool) -> String {
+    fn format_leading_cells(&self, row: &[String], last: usize, widths: &[usize], is_first: bool) -> String {
         let mut out = String::new();
         for (column, (cell, width)) in row[..last].iter().zip(widths).enumerate() {
-            out += &self.aligned(column, if is_first { cell } else { "" }, *width);
+            out += &self.align_cell(column, if is_first { cell } else { "" }, *width);
             out += &format!("{:GAP$}", "");
         }
         out
     }
 
-    fn aligned(&self, column: usize, cell: &str, width: usize) -> String {
+    fn align_cell(&self, column: usize, cell: &str, width: usize) -> String {
         let gap = " ".repeat(width.saturating_sub(display_width(cell)));
         if self.numbers.contains(&column) { gap + cell } else { cell.to_owned() + &gap }
     }
@@ -154,14 +152,14 @@ impl Table {
 
 /// Returns the parts between which a text may be wrapped: its words. A long list without spaces can be
 /// wrapped after its commas.
-fn words<'a>(text: &'a str) -> Box<dyn Iterator<Item = Word<'a>> + 'a> {
+fn split_words<'a>(text: &'a str) -> Box<dyn Iterator<Item = Word<'a>> + 'a> {
     const LONG: usize = 40;
     let items = |word: &'a str| word.split_inclusive(if word.len() > LONG { ',' } else { ' ' });
     Box::new(text.split_inclusive(' ').flat_map(items).map(Word::from))
 }
 
 /// Cuts off a text after `width` characters if it is longer.
-fn cut(text: &str, width: usize) -> String {
+fn truncate(text: &str, width: usize) -> String {
     if display_width(text) <= width {
         return text.to_owned();
     }
@@ -180,7 +178,7 @@ fn cut(text: &str, width: usize) -> String {
 /// has its own line.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let options = Options::new(width).break_words(false).word_splitter(WordSplitter::NoHyphenation);
-    let options = options.word_separator(WordSeparator::Custom(words));
+    let options = options.word_separator(WordSeparator::Custom(split_words));
     textwrap::wrap(text, options).into_iter().map(Cow::into_owned).collect()
 }
 
@@ -191,7 +189,7 @@ mod tests {
     #[test]
     fn the_last_column_is_wrapped_and_optional_ones_wait_for_room() {
         let mut table = Table::new(&["NAME", "TEXT", "MORE"], 2, 10);
-        table.row(["a".into(), "one two three four".into(), "and some more of it".into()]);
+        table.push_row(["a".into(), "one two three four".into(), "and some more of it".into()]);
         assert_eq!(table.render(24), "NAME  TEXT\na     one two three four\n");
         assert_eq!(table.render(23), "NAME  TEXT\na     one two three\n      four\n");
         assert_eq!(
@@ -202,8 +200,8 @@ mod tests {
 
     #[test]
     fn a_row_that_is_cut_is_one_line() {
-        let mut table = Table::new(&["NAME", "TEXT"], 2, 10).or_cut();
-        table.row(["a".into(), "one two three four".into()]);
+        let mut table = Table::new(&["NAME", "TEXT"], 2, 10).with_last_cut();
+        table.push_row(["a".into(), "one two three four".into()]);
         assert_eq!(table.render(24), "NAME  TEXT\na     one two three four\n");
         assert_eq!(table.render(23), "NAME  TEXT\na     one two three...\n");
         assert_eq!(table.render(17), "NAME  TEXT\na     one two...\n");
@@ -212,7 +210,7 @@ mod tests {
     #[test]
     fn an_optional_column_of_words_that_do_not_fit_is_left_out() {
         let mut table = Table::new(&["NAME", "PROGRAM"], 1, 10);
-        table.row(["a".into(), "/opt/a/long/path".into()]);
+        table.push_row(["a".into(), "/opt/a/long/path".into()]);
         assert_eq!(table.render(22), "NAME  PROGRAM\na     /opt/a/long/path\n");
         assert_eq!(table.render(21), "NAME\na\n");
     }
@@ -220,12 +218,12 @@ mod tests {
     #[test]
     fn wide_characters_take_two_columns() {
         let mut table = Table::new(&["NAME", "CALLS", "TEXT"], 3, 4).with_numbers(&[1]);
-        table.row([
+        table.push_row([
             "\u{8a08}\u{7b97}.py".into(),
             "1".into(),
             "\u{5171}\u{6709} \u{5171}\u{6709} e\u{301}t".into(),
         ]);
-        table.row(["run.py".into(), "10".into(), "a".into()]);
+        table.push_row(["run.py".into(), "10".into(), "a".into()]);
         let expected = "NAME     CALLS  TEXT\n\u{8a08}\u{7b97}.py      1  \u{5171}\u{6709}\n                \u{5171}\u{6709} e\u{301}t\nrun.py      10  a\n";
         assert_eq!(table.render(22), expected);
         assert_eq!(wrap("\u{8a08}\u{7b97} \u{8a08}\u{7b97}", 8), ["\u{8a08}\u{7b97}", "\u{8a08}\u{7b97}"]);
@@ -234,24 +232,24 @@ mod tests {
     #[test]
     fn numbers_end_at_their_right_edge() {
         let mut table = Table::new(&["NAME", "CALLS", "MOST"], 3, 10).with_numbers(&[1, 2]);
-        table.row(["a".into(), "1".into(), "12345".into()]);
-        table.row(["é".into(), "234567".into(), "1".into()]);
+        table.push_row(["a".into(), "1".into(), "12345".into()]);
+        table.push_row(["é".into(), "234567".into(), "1".into()]);
         assert_eq!(table.render(80), "NAME   CALLS   MOST\na          1  12345\né     234567      1\n");
     }
 
     #[test]
     fn optional_columns_that_say_nothing_are_left_out() {
         let mut table = Table::new(&["NAME", "RANKS", "MORE", "CALLS"], 1, 10).with_numbers(&[3]);
-        table.row(["a".into(), "-".into(), "0".into(), "1".into()]);
-        table.row(["b".into(), "-".into(), "".into(), "200".into()]);
-        assert_eq!(table.without_empty().render(80), "NAME  CALLS\na         1\nb       200\n");
+        table.push_row(["a".into(), "-".into(), "0".into(), "1".into()]);
+        table.push_row(["b".into(), "-".into(), "".into(), "200".into()]);
+        assert_eq!(table.without_empty_columns().render(80), "NAME  CALLS\na         1\nb       200\n");
     }
 
     #[test]
     fn a_last_column_without_room_stands_below() {
-        let mut table = Table::new(&["NAME", "MORE"], 2, 10).or_below();
-        table.row(["abcdefgh".into(), "a_word_that_is_long and".into()]);
-        table.row(["b".into(), "-".into()]);
+        let mut table = Table::new(&["NAME", "MORE"], 2, 10).with_last_below();
+        table.push_row(["abcdefgh".into(), "a_word_that_is_long and".into()]);
+        table.push_row(["b".into(), "-".into()]);
         assert_eq!(table.render(20), "NAME\n    MORE\nabcdefgh\n    a_word_that_is_long\n    and\nb\n");
         assert_eq!(table.render(34), "NAME      MORE\nabcdefgh  a_word_that_is_long and\nb         -\n");
     }

@@ -15,8 +15,8 @@ pub struct Operation {
 
 /// Returns the operations of several threads, each with the indexes in `threads` of its threads; `None` if their stacks do not
 /// differ in code of the program. The operation of the fewest threads comes first.
-pub fn operations(threads: &[&Thread]) -> Option<Vec<(Operation, Vec<usize>)>> {
-    let stacks: Vec<Vec<&Frame>> = threads.iter().map(|thread| stack(thread)).collect();
+pub fn find_operations(threads: &[&Thread]) -> Option<Vec<(Operation, Vec<usize>)>> {
+    let stacks: Vec<Vec<&Frame>> = threads.iter().map(|thread| named_frames(thread)).collect();
     let first = stacks.first()?;
     let is_same = |index: &usize| {
         let key = first.get(*index).map(|frame| frame_key(frame));
@@ -31,12 +31,10 @@ pub fn operations(threads: &[&Thread]) -> Option<Vec<(Operation, Vec<usize>)>> {
         groups.entry(frame_key(stack[apart])).or_default().push(index);
     }
     let named = |members: &Vec<usize>| {
-        let others: Vec<&[&Frame]> = (0..stacks.len())
-            .filter(|index| !members.contains(index))
-            .map(|index| &stacks[index][apart..])
-            .collect();
+        let others: Vec<&[&Frame]> =
+            (0..stacks.len()).filter(|index| !members.contains(index)).map(|index| &stacks[index][apart..]).collect();
         let own: Vec<&[&Frame]> = members.iter().map(|index| &stacks[*index][apart..]).collect();
-        (operation(&stacks[members[0]], apart, &own, &others), members.clone())
+        (name_operation(&stacks[members[0]], apart, &own, &others), members.clone())
     };
     let mut found: Vec<(Operation, Vec<usize>)> = groups.values().map(named).collect();
     found.sort_by_key(|(_, members)| (members.len(), members[0]));
@@ -45,22 +43,21 @@ pub fn operations(threads: &[&Thread]) -> Option<Vec<(Operation, Vec<usize>)>> {
 
 /// Returns the operation of the stacks `own`, which differ from the stacks `others` at the index `apart`: the innermost function
 /// that all of `own` and none of `others` are in.
-fn operation(stack: &[&Frame], apart: usize, own: &[&[&Frame]], others: &[&[&Frame]]) -> Operation {
+fn name_operation(stack: &[&Frame], apart: usize, own: &[&[&Frame]], others: &[&[&Frame]]) -> Operation {
     let name = |frame: &Frame| (frame.file.clone(), frame.function.clone());
     let is_in = |stack: &&[&Frame], frame: &Frame| stack.iter().any(|one| name(one) == name(frame));
-    let is_theirs = |frame: &Frame| {
-        own.iter().all(|stack| is_in(stack, frame)) && !others.iter().any(|stack| is_in(stack, frame))
-    };
+    let is_theirs =
+        |frame: &Frame| own.iter().all(|stack| is_in(stack, frame)) && !others.iter().any(|stack| is_in(stack, frame));
     let index = (apart..stack.len()).rev().find(|index| is_theirs(stack[*index]));
     // If other processes are in the same functions, the line of the call distinguishes the operations.
     let index = index.unwrap_or((apart + 1).min(stack.len() - 1)).max(apart);
     let caller = stack[..index].iter().rev().find(|frame| frame.is_own() && !frame.is_header());
     let caller = if index == apart { stack[apart] } else { caller.unwrap_or(&stack[apart]) };
-    Operation { function: stack[index].function.clone().unwrap_or_default(), place: caller.place() }
+    Operation { function: stack[index].function.clone().unwrap_or_default(), place: caller.place_text() }
 }
 
 /// Returns the frames with a name and a place, the outermost first: only Python frames if there are any.
-fn stack(thread: &Thread) -> Vec<&Frame> {
+fn named_frames(thread: &Thread) -> Vec<&Frame> {
     let is_python = thread.own_frames().iter().any(|frame| frame.language == "Python");
     let is_it = |frame: &&Frame| match is_python {
         true => frame.language == "Python",

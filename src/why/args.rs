@@ -1,10 +1,6 @@
 //! The command line of `cupeer why`.
 
-#![allow(
-    missing_docs,
-    rustdoc::broken_intra_doc_links,
-    reason = "clap prints the documentation of a struct as help"
-)]
+#![allow(missing_docs, rustdoc::broken_intra_doc_links, reason = "clap prints the documentation of a struct as help")]
 
 use clap::{Args, ValueEnum};
 use cupeer_console::args::of_hang;

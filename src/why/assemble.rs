@@ -1,14 +1,14 @@
 //! From what was read to the document: names, places, peers, and what each process does.
 
 use super::document::{self, Document, Ended, Frame, On, Polls, Process, SCHEMA, State, Thread};
-use super::ledger::Ledger;
-use super::names::Names;
-use super::objects::Object;
-use super::peers::Ends;
-use super::process::{self, Seen, SeenThread};
-use super::shared::Shared;
-use super::stacks::Raw;
-use super::syscall::{About, Call};
+use super::ledger::RecordedJob;
+use super::names::ProcessNames;
+use super::objects::MappedFile;
+use super::peers::ConnectionEnds;
+use super::process::{self, ProcessReading, ThreadReading};
+use super::shared::SharedMapping;
+use super::stacks::UnnamedFrame;
+use super::syscall::{AwaitedEvent, WaitingCall};
 use super::{does, locks, phrase, ranks};
 use cupeer_record::Library;
 use cupeer_report::names::signal_name;
@@ -18,20 +18,25 @@ use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Builds the document from everything that was read.
-pub fn document(all: &[Seen], ledger: Option<&Ledger>, record: Option<&Path>, began: Instant) -> Document {
-    let named = Named::of(all);
+pub fn build_document(
+    all: &[ProcessReading],
+    ledger: Option<&RecordedJob>,
+    record: Option<&Path>,
+    began: Instant,
+) -> Document {
+    let named = AddressNames::of(all);
     let pids: Vec<u32> = all.iter().map(|seen| seen.about.pid).collect();
-    let mut ends = Ends::default();
+    let mut ends = ConnectionEnds::default();
     let mut processes: Vec<Process> = all
         .iter()
         .zip(&named.libraries)
-        .map(|(seen, libraries)| process(seen, libraries, &named, ledger, &mut ends, &pids))
+        .map(|(seen, libraries)| build_process(seen, libraries, &named, ledger, &mut ends, &pids))
         .collect();
-    ranks::complete(&mut processes, all, ledger);
-    let names = Names::of(&processes, all);
-    does::place(&mut processes);
+    ranks::add_recorded_ranks(&mut processes, all, ledger);
+    let names = ProcessNames::of(&processes, all);
+    does::choose_shown_frames(&mut processes);
     for process in &mut processes {
-        does::complete(process, &names, ledger);
+        does::describe_process(process, &names, ledger);
     }
     processes.sort_by_key(|process| (process.rank.is_none(), process.rank, process.pid));
     let mut unseen = Vec::new();
@@ -40,7 +45,7 @@ pub fn document(all: &[Seen], ledger: Option<&Ledger>, record: Option<&Path>, be
         unseen.push(format!("{counted} of the recording ran on other hosts; run 'cupeer why' there"));
     }
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    let (answer, root) = phrase::answer(&processes, &names);
+    let (answer, root) = phrase::build_answer(&processes, &names);
     Document {
         schema: SCHEMA.into(),
         cupeer: env!("CARGO_PKG_VERSION").into(),
@@ -58,21 +63,21 @@ pub fn document(all: &[Seen], ledger: Option<&Ledger>, record: Option<&Path>, be
 }
 
 /// Names of all addresses in the stacks.
-struct Named {
-    /// Libraries of the objects of each process, in the order of the processes.
+struct AddressNames {
+    /// Libraries of the mapped files of each process, in the order of the processes.
     libraries: Vec<Vec<Library>>,
     symbols: HashMap<(Vec<u8>, String, u64), Option<Symbol>>,
 }
 
-impl Named {
-    fn of(all: &[Seen]) -> Named {
+impl AddressNames {
+    fn of(all: &[ProcessReading]) -> AddressNames {
         let libraries: Vec<Vec<Library>> =
-            all.iter().map(|seen| seen.objects.iter().map(Object::library).collect()).collect();
+            all.iter().map(|seen| seen.files.iter().map(MappedFile::to_library).collect()).collect();
         let mut asked: HashMap<(&[u8], &str, u64), (&Library, u64)> = HashMap::new();
         for (seen, libraries) in all.iter().zip(&libraries) {
             let frames = seen.threads.iter().flat_map(|thread| &thread.frames);
             for frame in frames {
-                let Raw::Native(address) = frame else { continue };
+                let UnnamedFrame::Native(address) = frame else { continue };
                 let Some(library) = library_at(libraries, *address) else { continue };
                 let key = (&*library.build_id, &*library.path, address.wrapping_sub(library.base));
                 asked.insert(key, (library, *address));
@@ -84,11 +89,11 @@ impl Named {
             ((library.build_id.clone(), library.path.clone(), address.wrapping_sub(library.base)), symbol)
         };
         let symbols = list.iter().zip(found).map(of).collect();
-        Named { libraries, symbols }
+        AddressNames { libraries, symbols }
     }
 
     /// Returns the frames of one address: several if functions were inlined there.
-    fn frames(&self, seen: &Seen, libraries: &[Library], raw: &Raw) -> Vec<Frame> {
+    fn frames_of(&self, seen: &ProcessReading, libraries: &[Library], raw: &UnnamedFrame) -> Vec<Frame> {
         let empty = |language: &str| Frame {
             language: language.into(),
             function: None,
@@ -99,7 +104,7 @@ impl Named {
         };
         let known = |line: u32| (line > 0).then_some(line);
         let address = match raw {
-            Raw::Python(file, function, line) => {
+            UnnamedFrame::Python(file, function, line) => {
                 let frame = empty("Python");
                 return vec![Frame {
                     function: Some(function.clone()),
@@ -108,15 +113,14 @@ impl Named {
                     ..frame
                 }];
             }
-            Raw::Native(address) => *address,
+            UnnamedFrame::Native(address) => *address,
         };
         let Some(library) = library_at(libraries, address) else {
             return vec![Frame { offset: Some(format!("{address:#x}")), ..empty("C") }];
         };
         let place = address.wrapping_sub(library.base);
-        let symbol =
-            self.symbols.get(&(library.build_id.clone(), library.path.clone(), place)).cloned().flatten();
-        let shown = Object::at(&seen.objects, address - 1).map(|object| object.file.shown.clone());
+        let symbol = self.symbols.get(&(library.build_id.clone(), library.path.clone(), place)).cloned().flatten();
+        let shown = MappedFile::containing(&seen.files, address - 1).map(|object| object.file.shown.clone());
         let plain = Frame {
             library: shown,
             offset: Some(format!("{place:#x}")),
@@ -141,19 +145,18 @@ fn library_at(libraries: &[Library], address: u64) -> Option<&Library> {
 }
 
 /// Returns a process without the facts that depend on other processes.
-fn process(
-    seen: &Seen,
+fn build_process(
+    seen: &ProcessReading,
     libraries: &[Library],
-    named: &Named,
-    ledger: Option<&Ledger>,
-    ends: &mut Ends,
+    named: &AddressNames,
+    ledger: Option<&RecordedJob>,
+    ends: &mut ConnectionEnds,
     pids: &[u32],
 ) -> Process {
     let about = &seen.about;
-    let proc = ledger.and_then(|ledger| ledger.name(about)).map(str::to_owned);
-    let call = |thread: &SeenThread| ledger?.call(proc.as_deref()?, thread.own_tid);
-    let threads =
-        threads(seen, libraries, named, call, |thread| descriptors_of(about.pid, thread, ends, pids));
+    let proc = ledger.and_then(|ledger| ledger.process_name(about)).map(str::to_owned);
+    let call = |thread: &ThreadReading| ledger?.recorded_call(proc.as_deref()?, thread.own_tid);
+    let threads = build_threads(seen, libraries, named, call, |thread| descriptors_of(about.pid, thread, ends, pids));
     let state = match (seen.has_ended, &seen.refused, threads.first()) {
         (true, ..) => State::Ended,
         (_, Some(_), _) => State::Refused,
@@ -178,7 +181,7 @@ fn process(
         threads,
         threads_more: seen.threads_more,
         running_more: seen.running_more,
-        ended: seen.about.exit.map(|exit| ended(exit, seen.ended)),
+        ended: seen.about.exit.map(|exit| end_from_wait_status(exit, seen.ended)),
         parent: about.parent,
         comm: Some(about.comm.clone()).filter(|comm| !is_named_after(comm, about)),
         shared: seen.shared.clone(),
@@ -187,16 +190,16 @@ fn process(
 
 /// Returns the threads of a process, the most informative one first. Threads that do the same become one entry with a count.
 /// `call` returns the recorded call of a thread, and `on` the descriptors and processes that a thread waits for.
-fn threads(
-    seen: &Seen,
+fn build_threads(
+    seen: &ProcessReading,
     libraries: &[Library],
-    named: &Named,
-    call: impl Fn(&SeenThread) -> Option<document::Call>,
-    mut on: impl FnMut(&SeenThread) -> Vec<On>,
+    named: &AddressNames,
+    call: impl Fn(&ThreadReading) -> Option<document::Call>,
+    mut on: impl FnMut(&ThreadReading) -> Vec<On>,
 ) -> Vec<Thread> {
     let mut threads: Vec<Thread> = Vec::new();
     for thread in &seen.threads {
-        let mut shown = self::thread(seen, thread, libraries, named);
+        let mut shown = self::build_thread(seen, thread, libraries, named);
         shown.call = call(thread);
         // If several threads do the same, the first one becomes the entry.
         let is_same = |known: &&mut Thread| {
@@ -217,12 +220,12 @@ fn threads(
             }
         }
     }
-    threads.sort_by_key(|thread| (weight(thread, seen.about.pid), thread.tid));
+    threads.sort_by_key(|thread| (sort_position(thread, seen.about.pid), thread.tid));
     threads
 }
 
 /// Returns the position of a thread in the list of its process: the least is the most informative.
-fn weight(thread: &Thread, pid: u32) -> u32 {
+fn sort_position(thread: &Thread, pid: u32) -> u32 {
     let is_python = thread.frames.iter().any(|frame| frame.language == "Python");
     match thread {
         thread if thread.call.is_some() => 0,
@@ -233,9 +236,9 @@ fn weight(thread: &Thread, pid: u32) -> u32 {
     }
 }
 
-fn thread(seen: &Seen, thread: &SeenThread, libraries: &[Library], named: &Named) -> Thread {
+fn build_thread(seen: &ProcessReading, thread: &ThreadReading, libraries: &[Library], named: &AddressNames) -> Thread {
     let owner = match thread.call.as_ref().map(|call| &call.about) {
-        Some(About::Lock(futex)) if !futex.is_join => futex.owner,
+        Some(AwaitedEvent::Lock(futex)) if !futex.is_join => futex.owner,
         _ => None,
     };
     let holder = owner.and_then(|own| seen.threads.iter().find(|other| other.own_tid == own));
@@ -250,57 +253,57 @@ fn thread(seen: &Seen, thread: &SeenThread, libraries: &[Library], named: &Named
             _ => State::Waits,
         },
         // A thread that has just napped has waited for longer, in a loop, for an unknown time.
-        since_ns: thread.since.filter(|_| !thread.call.as_ref().is_some_and(Call::is_short)),
+        since_ns: thread.since.filter(|_| !thread.call.as_ref().is_some_and(WaitingCall::is_short)),
         syscall: thread.call.as_ref().map(|call| call.name.clone()),
         on: Vec::new(),
         holder: holder.map(|other| other.tid),
         call: None,
         polls: thread.polls.as_ref().and_then(|polled| {
-            let (shared, place) = Shared::place(&seen.shared, polled.address)?;
-            let (value, looks) = (polled.number(), polled.looks);
+            let (shared, place) = SharedMapping::locate(&seen.shared, polled.address)?;
+            let (value, looks) = (polled.value_as_number(), polled.samples);
             let offset = value.map(|_| place.offset);
-            Some(Polls { name: shared.name.clone(), offset, value, looks, place: Some(place) })
+            Some(Polls { name: shared.name.clone(), offset, value, looks, shared_address: Some(place) })
         }),
-        frames: thread.frames.iter().flat_map(|raw| named.frames(seen, libraries, raw)).collect(),
+        frames: thread.frames.iter().flat_map(|raw| named.frames_of(seen, libraries, raw)).collect(),
         complete: thread.is_whole,
         own_tids: vec![thread.own_tid],
-        about: thread.call.as_ref().map(|call| call.about.clone()),
+        awaited: thread.call.as_ref().map(|call| call.about.clone()),
         limit: thread.call.as_ref().and_then(|call| call.limit),
-        place: None,
+        shown_frame: None,
     }
 }
 
 /// Returns the end of a process from its wait status. `ago` is the time since then in nanoseconds.
-fn ended(exit: i32, ago: Option<u64>) -> Ended {
+fn end_from_wait_status(exit: i32, ago: Option<u64>) -> Ended {
     let signal = (exit & 127 != 0).then(|| signal_name(exit & 127));
     Ended { status: (exit & 127 == 0).then_some(exit >> 8 & 255), signal, ago_ns: ago }
 }
 
 /// Returns true if the name of a process adds nothing to its program and arguments.
-fn is_named_after(comm: &str, about: &process::About) -> bool {
+fn is_named_after(comm: &str, about: &process::ProcessInfo) -> bool {
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let mut words = about.arguments.iter().take(2).chain([&about.program]).map(|word| last(word));
     comm.is_empty() || about.has_ended || words.any(|word| word.starts_with(comm))
 }
 
 /// Returns the descriptors, and the processes at their other ends, that a thread waits for.
-fn descriptors_of(pid: u32, thread: &SeenThread, ends: &mut Ends, pids: &[u32]) -> Vec<On> {
+fn descriptors_of(pid: u32, thread: &ThreadReading, ends: &mut ConnectionEnds, pids: &[u32]) -> Vec<On> {
     let (descriptors, is_lock) = match thread.call.as_ref().map(|call| &call.about) {
-        Some(About::Descriptors(descriptors)) => (descriptors.as_slice(), false),
-        Some(About::FileLock(fd)) => (&[(*fd, false)][..], true),
+        Some(AwaitedEvent::Descriptors(descriptors)) => (descriptors.as_slice(), false),
+        Some(AwaitedEvent::FileLock(fd)) => (&[(*fd, false)][..], true),
         _ => return Vec::new(),
     };
     let of = |(fd, is_read): &(i32, bool)| {
-        let end = ends.of(pid, *fd, *is_read, pids)?;
+        let end = ends.other_end_of(pid, *fd, *is_read, pids)?;
         Some(On {
             fd: *fd,
             kind: end.kind.into(),
             name: end.name,
             inode: end.inode,
-            peers: if is_lock { locks::of_file(pid, *fd) } else { end.peers },
+            peers: if is_lock { locks::file_lock_holders(pid, *fd) } else { end.peers },
             unknown: end.unknown.map(str::to_owned),
             reads: *is_read,
-            other: end.other,
+            other_inode: end.other_inode,
         })
     };
     descriptors.iter().filter_map(of).collect()

@@ -2,17 +2,8 @@
 
 use super::document::{Frame, Process, Thread};
 
-const PLACES: [&str; 9] = [
-    "libcuda.so",
-    "libcudart",
-    "libnccl",
-    "libgloo",
-    "libmpi",
-    "libnvshmem",
-    "libucp",
-    "c10d",
-    "distributed_c10d.py",
-];
+const PLACES: [&str; 9] =
+    ["libcuda.so", "libcudart", "libnccl", "libgloo", "libmpi", "libnvshmem", "libucp", "c10d", "distributed_c10d.py"];
 
 /// Returns true if a thread waits for the device or, in a collective operation, for all other processes.
 pub fn is_collective(thread: &Thread) -> bool {

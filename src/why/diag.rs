@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// `struct unix_diag_req` with the netlink header before it.
 #[repr(C)]
-struct Request {
+struct UnixDiagRequest {
     header: libc::nlmsghdr,
     family: u8,
     protocol: u8,
@@ -27,19 +27,18 @@ const MESSAGE: usize = 16;
 
 /// Returns the inode of each Unix socket in this network namespace that has a peer, with the inode of the
 /// peer.
-pub fn peers() -> io::Result<HashMap<u64, u64>> {
+pub fn unix_socket_peers() -> io::Result<HashMap<u64, u64>> {
     // SAFETY: makes a socket; its number is nobody else's.
     let socket = unsafe {
-        let made =
-            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_SOCK_DIAG);
+        let made = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_SOCK_DIAG);
         if made < 0 {
             return Err(io::Error::last_os_error());
         }
         OwnedFd::from_raw_fd(made)
     };
-    let request = Request {
+    let request = UnixDiagRequest {
         header: libc::nlmsghdr {
-            nlmsg_len: size_of::<Request>() as u32,
+            nlmsg_len: size_of::<UnixDiagRequest>() as u32,
             nlmsg_type: SOCK_DIAG_BY_FAMILY,
             nlmsg_flags: (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16,
             nlmsg_seq: 1,
@@ -54,8 +53,7 @@ pub fn peers() -> io::Result<HashMap<u64, u64>> {
         cookie: [u32::MAX; 2],
     };
     // SAFETY: the request is plain data of the size that is given.
-    let sent =
-        unsafe { libc::send(socket.as_raw_fd(), (&raw const request).cast(), size_of::<Request>(), 0) };
+    let sent = unsafe { libc::send(socket.as_raw_fd(), (&raw const request).cast(), size_of::<UnixDiagRequest>(), 0) };
     if sent < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -109,9 +107,8 @@ mod tests {
     #[test]
     fn both_ends_of_a_pair_lead_to_each_other() {
         let (a, b) = UnixStream::pair().unwrap();
-        let inode =
-            |end: &UnixStream| std::fs::metadata(format!("/proc/self/fd/{}", end.as_raw_fd())).unwrap().ino();
-        let peers = peers().unwrap();
+        let inode = |end: &UnixStream| std::fs::metadata(format!("/proc/self/fd/{}", end.as_raw_fd())).unwrap().ino();
+        let peers = unix_socket_peers().unwrap();
         assert_eq!((peers.get(&inode(&a)), peers.get(&inode(&b))), (Some(&inode(&b)), Some(&inode(&a))));
     }
 

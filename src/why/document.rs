@@ -1,7 +1,7 @@
 //! The document that `cupeer why --format json` prints, and that its text is written from.
 
-use super::shared::{Place, Shared};
-use super::syscall::{About, MOMENT};
+use super::shared::{SharedAddress, SharedMapping};
+use super::syscall::{AwaitedEvent, MOMENT};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -139,7 +139,7 @@ pub struct Process {
     #[serde(skip)]
     pub comm: Option<String>,
     #[serde(skip)]
-    pub shared: Vec<Shared>,
+    pub shared: Vec<SharedMapping>,
 }
 
 /// Thread, or several threads with the same stack.
@@ -171,13 +171,13 @@ pub struct Thread {
     #[serde(skip)]
     pub own_tids: Vec<u32>,
     #[serde(skip)]
-    pub about: Option<About>,
+    pub awaited: Option<AwaitedEvent>,
     /// The nanoseconds after which the system call returns anyway.
     #[serde(skip)]
     pub limit: Option<u64>,
     /// The frame that says most of where the thread is.
     #[serde(skip)]
-    pub place: Option<usize>,
+    pub shown_frame: Option<usize>,
     /// True if these are all frames of compiled code. A waiting thread is not stopped, so its registers are unknown,
     /// and its frames can end early.
     pub complete: bool,
@@ -203,14 +203,14 @@ pub struct On {
     pub reads: bool,
     /// The inode of the other end, if that is another one.
     #[serde(skip)]
-    pub other: Option<u64>,
+    pub other_inode: Option<u64>,
 }
 
 impl On {
     /// Returns true if this is the other end of what another thread waits for.
-    pub fn is_end_of(&self, on: &On) -> bool {
+    pub fn is_other_end_of(&self, on: &On) -> bool {
         let is_same = self.inode.is_some() && self.inode == on.inode && self.reads != on.reads;
-        self.kind == on.kind && (is_same || self.inode.is_some() && self.inode == on.other)
+        self.kind == on.kind && (is_same || self.inode.is_some() && self.inode == on.other_inode)
     }
 }
 
@@ -226,7 +226,7 @@ pub struct Polls {
     /// Number of times that cupeer read the same there.
     pub looks: u32,
     #[serde(skip)]
-    pub place: Option<Place>,
+    pub shared_address: Option<SharedAddress>,
 }
 
 /// Recorded call that has not returned.
@@ -260,7 +260,7 @@ pub struct Frame {
 }
 
 impl Thread {
-    /// The frames up to the begin of a process that Python forked: the others are its parent's.
+    /// Returns the frames up to the begin of a process that Python forked: the others are its parent's.
     pub fn own_frames(&self) -> &[Frame] {
         let begins = |frame: &Frame| {
             let file = frame.file.as_deref().unwrap_or_default();
@@ -286,43 +286,43 @@ impl Thread {
             polls: None,
             frames: Vec::new(),
             own_tids: vec![tid],
-            about: None,
+            awaited: None,
             limit: None,
-            place: None,
+            shown_frame: None,
             complete: true,
         }
     }
 
     /// Returns true if the thread waits for children.
-    pub fn is_parent(&self) -> bool {
+    pub fn waits_for_children(&self) -> bool {
         matches!(self.syscall.as_deref(), Some("wait4" | "waitid"))
     }
 
-    pub fn sleeps(&self) -> bool {
-        self.about == Some(About::Time)
+    pub fn is_sleeping(&self) -> bool {
+        self.awaited == Some(AwaitedEvent::Time)
     }
 
     /// Returns true if the thread waits for a connection from anybody.
-    pub fn listens(&self) -> bool {
+    pub fn accepts_connections(&self) -> bool {
         let listens = |on: &On| on.peers.is_empty() && on.unknown.is_none() && on.kind.ends_with("socket");
         matches!(self.syscall.as_deref(), Some("accept" | "accept4")) || self.on.iter().any(listens)
     }
 
     /// Returns true if the thread opens a pipe that nobody has open at the other end.
-    pub fn opens(&self) -> bool {
-        matches!(self.about, Some(About::Open(_)))
+    pub fn is_opening_pipe(&self) -> bool {
+        matches!(self.awaited, Some(AwaitedEvent::Open(_)))
     }
 
     /// Returns true if the thread sleeps or waits only for a moment: whoever does waits in a loop, and longer than the kernel
     /// knows.
-    pub fn naps(&self) -> bool {
+    pub fn is_napping(&self) -> bool {
         self.limit.is_some_and(|limit| limit <= MOMENT)
     }
 }
 
 impl Process {
     /// A process of which only the end is known.
-    pub fn ended(pid: u32) -> Process {
+    pub fn with_end_only(pid: u32) -> Process {
         Process {
             pid,
             own_pid: pid,
@@ -360,7 +360,7 @@ impl Process {
 
 impl Frame {
     /// Returns the place of the frame: `x.py:12`, `share.c:88`, or `recv in libc.so.6`.
-    pub fn place(&self) -> String {
+    pub fn place_text(&self) -> String {
         let last = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
         match (&self.file, self.line, &self.function, &self.library) {
             (Some(file), Some(line), ..) => format!("{}:{line}", last(file)),
@@ -375,16 +375,14 @@ impl Frame {
 
     /// Returns true if the source is a header, as of helpers that only forward.
     pub fn is_header(&self) -> bool {
-        self.file.as_deref().is_some_and(cupeer_spec::origin::is_header)
+        self.file.as_deref().is_some_and(cupeer_spec::origin::is_header_file)
     }
 
     /// Returns true if this is code of the program's own, as far as its place says.
     pub fn is_own(&self) -> bool {
         if self.language == "Python" {
             let file = self.file.as_deref().unwrap_or_default();
-            return !file.starts_with('<')
-                && !file.contains("/lib/python3")
-                && !file.contains("/site-packages/");
+            return !file.starts_with('<') && !file.contains("/lib/python3") && !file.contains("/site-packages/");
         }
         const PLACES: [&str; 6] =
             ["/usr/lib/", "/usr/lib64/", "/lib/", "/lib64/", "/site-packages/", "/dist-packages/"];
@@ -393,11 +391,11 @@ impl Frame {
             true => library.starts_with(*place),
             false => library.contains(*place),
         };
-        self.has_name() && !PLACES.iter().any(is_installed)
+        self.is_in_other_library() && !PLACES.iter().any(is_installed)
     }
 
     /// Returns true if this is code of another library than those of the system, of the driver, and of cupeer.
-    pub fn has_name(&self) -> bool {
+    pub fn is_in_other_library(&self) -> bool {
         const LIBRARIES: [&str; 12] = [
             "libc.so",
             "libpthread.so",
@@ -421,7 +419,7 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cupeer_recordings::kept::ours::{HANG, remove_record};
+    use cupeer_recordings::kept::ours::{HANG_BEGIN, remove_record};
     use cupeer_spec::record::job;
     use std::fs;
 
@@ -433,12 +431,9 @@ mod tests {
         fs::write(record.join(job::FILE), format!("{}\n", job::FIRST_LINE)).unwrap();
         let document = serde_json::to_vec_pretty(&Document { schema: SCHEMA.into(), ..Default::default() });
         fs::write(record.join("hang-a510ee21-7-1.json"), document.unwrap()).unwrap();
-        for (name, text) in [("hang-a510ee21-7-2.json", "{}"), ("hang-gliding.json", HANG)] {
+        for (name, text) in [("hang-a510ee21-7-2.json", "{}"), ("hang-gliding.json", HANG_BEGIN)] {
             fs::write(record.join(name), text).unwrap();
-            assert!(
-                !remove_record(&record).unwrap() && record.join(name).exists(),
-                "{name} is somebody else's"
-            );
+            assert!(!remove_record(&record).unwrap() && record.join(name).exists(), "{name} is somebody else's");
             fs::remove_file(record.join(name)).unwrap();
         }
         assert!(remove_record(&record).unwrap() && !record.exists());

@@ -1,28 +1,29 @@
 //! A graph of waits: which node waits for which others. A node that waits for several goes on when one of them does something.
 //!
-//! A wait ends at a node without waits, or in nodes that wait for one another. [`Graph::sinks`] finds those ends, and
-//! [`Graph::waiting`] the nodes that wait for one. The nodes are numbers: threads and processes, for whoever makes the graph.
+//! A wait ends at a node without waits, or in nodes that wait for one another. [`WaitGraph::sinks`] finds those ends,
+//! and [`WaitGraph::nodes_waiting_for`] the nodes that wait for one. The nodes are numbers: threads and processes, for
+//! whoever makes the graph.
 
 use std::collections::{BTreeSet, VecDeque};
 
 #[derive(Default, Clone, Debug)]
-pub struct Graph {
+pub struct WaitGraph {
     edges: Vec<BTreeSet<usize>>,
 }
 
 /// The nodes that wait for some nodes: directly, or by way of other nodes.
 #[derive(Default, Clone, PartialEq, Eq, Debug)]
-pub struct Waiting {
+pub struct WaitingNodes {
     pub direct: Vec<usize>,
     pub indirect: Vec<usize>,
 }
 
-impl Graph {
-    pub fn new(count: usize) -> Graph {
-        Graph { edges: vec![BTreeSet::new(); count] }
+impl WaitGraph {
+    pub fn new(count: usize) -> WaitGraph {
+        WaitGraph { edges: vec![BTreeSet::new(); count] }
     }
 
-    pub fn add(&mut self, from: usize, to: usize) {
+    pub fn add_wait(&mut self, from: usize, to: usize) {
         self.edges[from].insert(to);
     }
 
@@ -35,16 +36,15 @@ impl Graph {
         const MOST: usize = 64;
         let targets: Vec<usize> = self.targets(node).filter(|to| *to != node).collect();
         for to in targets.iter().copied().take(if targets.len() > 1 { MOST } else { 0 }) {
-            let others =
-                targets.iter().copied().filter(|other| *other != to && self.edges[node].contains(other));
-            if self.leads(others.collect(), to, node) {
+            let others = targets.iter().copied().filter(|other| *other != to && self.edges[node].contains(other));
+            if self.has_path(others.collect(), to, node) {
                 self.edges[node].remove(&to);
             }
         }
     }
 
     /// Returns true if waits lead from any node of `from` to the node `to`, on a path that avoids the node `without`.
-    fn leads(&self, from: Vec<usize>, to: usize, without: usize) -> bool {
+    fn has_path(&self, from: Vec<usize>, to: usize, without: usize) -> bool {
         let mut seen: BTreeSet<usize> = from.iter().copied().chain([without]).collect();
         let mut next = from;
         while let Some(node) = next.pop() {
@@ -78,7 +78,7 @@ impl Graph {
     }
 
     /// Returns the nodes that wait for the nodes of an end, by the smallest number of steps.
-    pub fn waiting(&self, sink: &[usize]) -> Waiting {
+    pub fn nodes_waiting_for(&self, sink: &[usize]) -> WaitingNodes {
         let mut from: Vec<Vec<usize>> = vec![Vec::new(); self.edges.len()];
         for (node, edges) in self.edges.iter().enumerate() {
             edges.iter().for_each(|to| from[*to].push(node));
@@ -94,14 +94,13 @@ impl Graph {
                 }
             }
         }
-        let with = |is: fn(u32) -> bool| {
-            (0..steps.len()).filter(|node| steps[*node].is_some_and(is)).collect::<Vec<usize>>()
-        };
-        Waiting { direct: with(|step| step == 1), indirect: with(|step| step > 1) }
+        let with =
+            |is: fn(u32) -> bool| (0..steps.len()).filter(|node| steps[*node].is_some_and(is)).collect::<Vec<usize>>();
+        WaitingNodes { direct: with(|step| step == 1), indirect: with(|step| step > 1) }
     }
 
     /// Returns the shortest cycle through the first node of an end that is in any cycle, in the order of the waits.
-    pub fn circle(&self, sink: &[usize]) -> Vec<usize> {
+    pub fn shortest_cycle(&self, sink: &[usize]) -> Vec<usize> {
         let through = |start: usize| {
             let mut before = vec![None; self.edges.len()];
             let mut next = VecDeque::from([start]);
@@ -176,9 +175,9 @@ impl Graph {
 mod tests {
     use super::*;
 
-    fn graph(count: usize, edges: &[(usize, usize)]) -> Graph {
-        let mut graph = Graph::new(count);
-        edges.iter().for_each(|(from, to)| graph.add(*from, *to));
+    fn graph(count: usize, edges: &[(usize, usize)]) -> WaitGraph {
+        let mut graph = WaitGraph::new(count);
+        edges.iter().for_each(|(from, to)| graph.add_wait(*from, *to));
         graph
     }
 
@@ -188,7 +187,7 @@ mod tests {
         let ring = graph(6, &[(0, 5), (5, 4), (4, 3), (1, 2), (2, 3)]);
         assert_eq!(ring.sinks(), [[3]]);
         assert!(!ring.is_cycle(&[3]));
-        assert_eq!(ring.waiting(&[3]), Waiting { direct: vec![2, 4], indirect: vec![0, 1, 5] });
+        assert_eq!(ring.nodes_waiting_for(&[3]), WaitingNodes { direct: vec![2, 4], indirect: vec![0, 1, 5] });
     }
 
     #[test]
@@ -197,10 +196,10 @@ mod tests {
         let sinks = circle.sinks();
         assert_eq!(sinks, [vec![0, 1, 2], vec![5]]);
         assert!(circle.is_cycle(&sinks[0]) && !circle.is_cycle(&sinks[1]));
-        assert_eq!(circle.circle(&sinks[0]), [0, 2, 1]);
-        assert_eq!(circle.waiting(&sinks[0]), Waiting { direct: vec![3], indirect: vec![4] });
+        assert_eq!(circle.shortest_cycle(&sinks[0]), [0, 2, 1]);
+        assert_eq!(circle.nodes_waiting_for(&sinks[0]), WaitingNodes { direct: vec![3], indirect: vec![4] });
         let own = graph(1, &[(0, 0)]);
-        assert!(own.is_cycle(&own.sinks()[0]) && own.circle(&[0]) == [0]);
+        assert!(own.is_cycle(&own.sinks()[0]) && own.shortest_cycle(&[0]) == [0]);
     }
 
     #[test]
@@ -208,7 +207,7 @@ mod tests {
         // 0 waits for any of its clients; 1 and 2 wait for it, and 3 does not.
         let store = graph(4, &[(0, 1), (0, 2), (0, 3), (1, 0), (2, 0)]);
         assert_eq!(store.sinks(), [[3]]);
-        assert_eq!(store.waiting(&[3]), Waiting { direct: vec![0], indirect: vec![1, 2] });
+        assert_eq!(store.nodes_waiting_for(&[3]), WaitingNodes { direct: vec![0], indirect: vec![1, 2] });
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The lists here are those of other programs than launchers, which `cupeer_spec::launchers` has.
 
 use super::document::Process;
-use cupeer_spec::launchers::names;
+use cupeer_spec::launchers::collect_names;
 
 /// Words in command lines of processes that only serve others and never execute the program's own code.
 const SERVANTS: [&str; 5] = [
@@ -22,13 +22,13 @@ const PLACES: [(&str, &str); 4] = [
 ];
 /// Names of commands that start other programs and wait for them.
 const WRAPPERS: [&str; 20] = [
-    "timeout", "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "nohup", "nice", "setsid",
-    "sudo", "stdbuf", "taskset", "numactl", "unshare", "chrt", "time", "tini",
+    "timeout", "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "nohup", "nice", "setsid", "sudo",
+    "stdbuf", "taskset", "numactl", "unshare", "chrt", "time", "tini",
 ];
 
 /// Returns true if a process only serves others, and waits for their requests.
 pub fn is_servant(process: &Process) -> bool {
-    let servants = || SERVANTS.into_iter().chain(names(|launcher| launcher.servants));
+    let servants = || SERVANTS.into_iter().chain(collect_names(|launcher| launcher.servants));
     let is_asked = |word: &String| servants().any(|known| word.contains(known));
     let is_there = || {
         let frames = process.threads.iter().flat_map(|thread| &thread.frames);
@@ -49,9 +49,9 @@ pub fn is_wrapper(process: &Process) -> bool {
         let mut frames = process.threads.first().into_iter().flat_map(|thread| &thread.frames);
         frames.any(|frame| {
             let file = frame.file.as_deref().unwrap_or_default();
-            names(|launcher| launcher.agent_files).any(|known| file.contains(known))
+            collect_names(|launcher| launcher.agent_files).any(|known| file.contains(known))
         })
     };
-    let mut wrappers = WRAPPERS.into_iter().chain(names(|launcher| launcher.waiters));
+    let mut wrappers = WRAPPERS.into_iter().chain(collect_names(|launcher| launcher.waiters));
     wrappers.any(|known| known == name) || process.rank.is_none() && is_agent()
 }

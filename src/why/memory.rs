@@ -6,19 +6,19 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 /// Read access to the memory of a process.
-pub struct Outside {
+pub struct RemoteMemory {
     pid: i32,
     /// The process's `mem` file, for kernels and filters that refuse process_vm_readv.
     file: File,
 }
 
-impl Outside {
+impl RemoteMemory {
     /// Opens the memory of a process. Fails if the kernel does not permit reading it.
-    pub fn open(pid: i32) -> io::Result<Outside> {
-        Ok(Outside { pid, file: File::open(format!("/proc/{pid}/mem"))? })
+    pub fn open(pid: i32) -> io::Result<RemoteMemory> {
+        Ok(RemoteMemory { pid, file: File::open(format!("/proc/{pid}/mem"))? })
     }
 
-    fn read(&self, address: usize, place: &mut [u8]) -> usize {
+    fn read_at(&self, address: usize, place: &mut [u8]) -> usize {
         let local = libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() };
         let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: place.len() };
         // SAFETY: the kernel writes to the place, which is as long as it is said to be, and reads only the other process.
@@ -39,13 +39,13 @@ impl Outside {
     }
 
     /// Reads a number of 8 bytes.
-    pub fn word(&self, address: u64) -> Option<u64> {
+    pub fn u64_at(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         (self.copy(address as usize, &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
     }
 
     /// Reads a NUL-terminated text, such as a path.
-    pub fn text(&self, address: u64) -> Option<String> {
+    pub fn text_at(&self, address: u64) -> Option<String> {
         let mut bytes = vec![0; 4096];
         let length = self.copy(address as usize, &mut bytes);
         let end = bytes[..length].iter().position(|byte| *byte == 0)?;
@@ -53,13 +53,13 @@ impl Outside {
     }
 }
 
-impl Memory for &Outside {
+impl Memory for &RemoteMemory {
     fn copy(self, address: usize, place: &mut [u8]) -> usize {
         const PAGE: usize = 4096;
-        match self.read(address, place) {
+        match self.read_at(address, place) {
             // If the range leaves the mapped memory, nothing is read. The rest of its first page may still be readable.
             0 => match PAGE - address % PAGE {
-                to_end if to_end < place.len() => self.read(address, &mut place[..to_end]),
+                to_end if to_end < place.len() => self.read_at(address, &mut place[..to_end]),
                 _ => 0,
             },
             read => read,

@@ -1,26 +1,24 @@
 //! Names of a job's processes in sentences.
 
 use super::document::Process;
-use super::process::Seen;
+use super::process::ProcessReading;
 use cupeer_report::terminal::clean;
 use std::collections::HashMap;
 
-pub struct Names {
+pub struct ProcessNames {
     names: HashMap<u32, String>,
     parents: HashMap<u32, u32>,
 }
 
-impl Names {
+impl ProcessNames {
     /// Returns the names of all processes. A process is called by its rank if its launcher gave it that rank. If several
     /// processes have the rank, the name goes to the process in the recording, or else to the only one that no process with
     /// the rank started. The other processes are called by their pids.
-    pub fn of(processes: &[Process], seen: &[Seen]) -> Names {
-        let parents: HashMap<u32, u32> =
-            seen.iter().map(|seen| (seen.about.pid, seen.about.parent)).collect();
+    pub fn of(processes: &[Process], seen: &[ProcessReading]) -> ProcessNames {
+        let parents: HashMap<u32, u32> = seen.iter().map(|seen| (seen.about.pid, seen.about.parent)).collect();
         let rank_of = |pid: u32| processes.iter().find(|process| process.pid == pid)?.rank;
         let first = seen.iter().map(|seen| seen.about.pid).min();
-        let program =
-            processes.iter().find(|process| Some(process.pid) == first).map(|process| &process.program);
+        let program = processes.iter().find(|process| Some(process.pid) == first).map(|process| &process.program);
         let name = |process: &Process| {
             let pid = process.pid;
             // A command that a program of the job started is called by its first arguments.
@@ -40,15 +38,14 @@ impl Names {
                 (Some(only), None) => only.pid == pid,
                 (Some(_), Some(_)) => false,
                 _ => {
-                    let is_first = |other: &Process| {
-                        parents.get(&other.pid).and_then(|parent| rank_of(*parent)) != Some(rank)
-                    };
+                    let is_first =
+                        |other: &Process| parents.get(&other.pid).and_then(|parent| rank_of(*parent)) != Some(rank);
                     is_first(process) && same().filter(|other| is_first(other)).count() == 1
                 }
             };
             if is_it { format!("rank {rank}") } else { plain }
         };
-        Names { names: processes.iter().map(|process| (process.pid, name(process))).collect(), parents }
+        ProcessNames { names: processes.iter().map(|process| (process.pid, name(process))).collect(), parents }
     }
 
     /// Returns the name of a process, which may belong to another job.
@@ -64,14 +61,13 @@ impl Names {
     }
 
     /// Returns the names of several processes: `ranks 0 to 2 and 5`, or at most four names without ranks.
-    pub fn all(&self, pids: &[u32]) -> String {
+    pub fn join_names(&self, pids: &[u32]) -> String {
         const MOST: usize = 4;
         let names: Vec<String> = pids.iter().map(|pid| self.name(*pid)).collect();
-        let ranks: Option<Vec<u32>> =
-            names.iter().map(|name| name.strip_prefix("rank ")?.parse().ok()).collect();
+        let ranks: Option<Vec<u32>> = names.iter().map(|name| name.strip_prefix("rank ")?.parse().ok()).collect();
         let ranks = ranks.filter(|ranks| ranks.len() > 1);
         let is_ranks = ranks.is_some();
-        let mut words = ranks.map_or_else(|| names.iter().take(MOST).cloned().collect(), ranges);
+        let mut words = ranks.map_or_else(|| names.iter().take(MOST).cloned().collect(), to_ranges);
         if !is_ranks && pids.len() > MOST {
             words.push(format!("{} more", pids.len() - MOST));
         }
@@ -92,7 +88,7 @@ impl Names {
     }
 
     /// Returns the pids of the processes of the job that a process started.
-    pub fn children(&self, pid: u32) -> Vec<u32> {
+    pub fn children_of(&self, pid: u32) -> Vec<u32> {
         let mut all: Vec<u32> =
             self.parents.iter().filter(|(_, parent)| **parent == pid).map(|(child, _)| *child).collect();
         all.sort_unstable();
@@ -101,7 +97,7 @@ impl Names {
 }
 
 /// Returns numbers as ranges: `0 to 2`, `5`.
-fn ranges(mut numbers: Vec<u32>) -> Vec<String> {
+fn to_ranges(mut numbers: Vec<u32>) -> Vec<String> {
     numbers.sort_unstable();
     let mut found = Vec::new();
     let mut rest = numbers.as_slice();
@@ -120,8 +116,7 @@ fn ranges(mut numbers: Vec<u32>) -> Vec<String> {
 fn short_command(process: &Process) -> String {
     const WIDTH: usize = 30;
     let program = process.program.rsplit('/').next().unwrap_or_default();
-    let words: Vec<&str> =
-        [program].into_iter().chain(process.arguments.iter().skip(1).map(String::as_str)).collect();
+    let words: Vec<&str> = [program].into_iter().chain(process.arguments.iter().skip(1).map(String::as_str)).collect();
     let text = words.join(" ");
     match text.char_indices().nth(WIDTH) {
         Some((end, _)) => format!("{}...", &text[..end]),

@@ -5,13 +5,13 @@ use std::os::unix::fs::MetadataExt;
 
 /// Returns the reason why the kernel does not let cupeer read the memory of a process, and what would permit
 /// it.
-pub fn explained(pid: u32) -> (String, String) {
+pub fn explain_refusal(pid: u32) -> (String, String) {
     let yama = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     let scope = yama.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     let about = fs::metadata(format!("/proc/{pid}")).map(|about| about.uid());
     let own = cupeer_console::startup::effective_user();
     let is_elsewhere = user_namespace("self") != user_namespace(&pid.to_string());
-    sentences(scope, about.ok().filter(|uid| *uid != own), is_elsewhere)
+    reason_and_remedy(scope, about.ok().filter(|uid| *uid != own), is_elsewhere)
 }
 
 /// Returns the id of a process's user namespace.
@@ -19,9 +19,8 @@ fn user_namespace(process: &str) -> Option<u64> {
     fs::metadata(format!("/proc/{process}/ns/user")).ok().map(|about| about.ino())
 }
 
-fn sentences(scope: u32, other_user: Option<u32>, is_elsewhere: bool) -> (String, String) {
-    let root =
-        "run 'cupeer why' as root, or with the capability SYS_PTRACE (docker run --cap-add SYS_PTRACE)";
+fn reason_and_remedy(scope: u32, other_user: Option<u32>, is_elsewhere: bool) -> (String, String) {
+    let root = "run 'cupeer why' as root, or with the capability SYS_PTRACE (docker run --cap-add SYS_PTRACE)";
     match (other_user, scope) {
         (_, 3) => (
             "may not be read: kernel.yama.ptrace_scope is 3".into(),
@@ -63,7 +62,7 @@ mod tests {
             (0, None, true, "user namespace", "container"),
             (0, None, false, "PR_SET_DUMPABLE", "as root"),
         ] {
-            let (sentence, permits) = sentences(scope, user, elsewhere);
+            let (sentence, permits) = reason_and_remedy(scope, user, elsewhere);
             assert!(sentence.contains(why) && permits.contains(hint), "{sentence}: {permits}");
         }
     }

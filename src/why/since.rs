@@ -5,17 +5,17 @@ use std::fs;
 
 /// Reader of the times at which threads last ran. Each processor has its own scheduler clock, which is read on that processor.
 #[derive(Default)]
-pub struct Since {
+pub struct LastRunReader {
     /// Current time of each processor's scheduler clock, in milliseconds.
     now: HashMap<usize, Option<f64>>,
 }
 
-impl Since {
+impl LastRunReader {
     /// Returns the nanoseconds since a thread last ran; `None` if the kernel does not report it.
-    pub fn ran(&mut self, pid: i32, tid: i32, processor: Option<i32>) -> Option<u64> {
+    pub fn ns_since_run(&mut self, pid: i32, tid: i32, processor: Option<i32>) -> Option<u64> {
         let ran = last_ran_ms(&format!("/proc/{pid}/task/{tid}/sched"))?;
         let processor = usize::try_from(processor?).ok()?;
-        let now = (*self.now.entry(processor).or_insert_with(|| clock_of(processor)))?;
+        let now = (*self.now.entry(processor).or_insert_with(|| scheduler_clock(processor)))?;
         Some(((now - ran).max(0.0) * 1e6) as u64)
     }
 }
@@ -29,7 +29,7 @@ fn last_ran_ms(path: &str) -> Option<f64> {
 
 /// Returns the current time of a processor's scheduler clock in milliseconds: moves this thread to that processor, if permitted,
 /// and reads when this thread last ran.
-fn clock_of(processor: usize) -> Option<f64> {
+fn scheduler_clock(processor: usize) -> Option<f64> {
     // SAFETY: all-zero bytes are an empty set, the calls read and write sets of the given size, and the number is below
     // that of the set's bits.
     unsafe {
@@ -65,7 +65,7 @@ mod tests {
         let pid = std::process::id() as i32;
         let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap();
         let processor = stat.rsplit(')').next().unwrap().split(' ').nth(37).unwrap().parse().unwrap();
-        let ago = || Since::default().ran(pid, tid, Some(processor));
+        let ago = || LastRunReader::default().ns_since_run(pid, tid, Some(processor));
         if let Some(before) = ago() {
             let start = std::time::Instant::now();
             while ago().unwrap() < before + 20_000_000 {

@@ -10,9 +10,10 @@ use std::ffi::c_void;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Processor time that a thread may use before it stops: inside the kernel, there is no limit.
+/// A thread that uses more processor time than this without stopping is given up: it may stay in the kernel for any
+/// time.
 const MOST_USED: Duration = Duration::from_millis(100);
-/// Time that a thread may wait uninterruptibly before it stops.
+/// A thread that waits uninterruptibly for longer than this is given up.
 const MOST_WAITED: Duration = Duration::from_secs(2);
 /// Pause between two attempts to read the registers, at first.
 const PAUSE: Duration = Duration::from_micros(20);
@@ -28,24 +29,24 @@ const EVENT_STOP: i32 = 128;
 /// Calls `work` with the registers of each thread while the thread is stopped. Returns the results, each with the duration of the
 /// stop; `None` for a thread that could not be stopped. All threads are asked to stop at once, because a thread stops when it
 /// next gets a processor: one after the other, each stop could take a turn of all running threads.
-pub fn each<T: Send>(
+pub fn with_stopped_threads<T: Send>(
     tids: &[i32],
     work: impl Fn(usize, Registers) -> T + Send,
 ) -> Vec<Option<(T, Duration)>> {
     let none = || tids.iter().map(|_| None).collect();
     std::thread::scope(|scope| {
         let stopping = std::thread::Builder::new().name("cupeer-stop".into());
-        let stopping = stopping.spawn_scoped(scope, || stopped(tids, work));
+        let stopping = stopping.spawn_scoped(scope, || stop_and_read(tids, work));
         stopping.ok().and_then(|thread| thread.join().ok()).unwrap_or_else(none)
     })
 }
 
-fn stopped<T>(tids: &[i32], work: impl Fn(usize, Registers) -> T) -> Vec<Option<(T, Duration)>> {
+fn stop_and_read<T>(tids: &[i32], work: impl Fn(usize, Registers) -> T) -> Vec<Option<(T, Duration)>> {
     let mut done: Vec<Option<(T, Duration)>> = tids.iter().map(|_| None).collect();
-    let mut waiting: Vec<(usize, i32, Patience, Instant)> = Vec::new();
+    let mut waiting: Vec<(usize, i32, StopTimeout, Instant)> = Vec::new();
     for (index, tid) in tids.iter().copied().enumerate() {
         if ptrace(libc::PTRACE_SEIZE, tid, 0, 0).is_ok() {
-            let patience = Patience::begin(tid);
+            let patience = StopTimeout::begin(tid);
             if ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0).is_ok() {
                 waiting.push((index, tid, patience, Instant::now()));
             }
@@ -57,11 +58,11 @@ fn stopped<T>(tids: &[i32], work: impl Fn(usize, Registers) -> T) -> Vec<Option<
         waiting.retain_mut(|(index, tid, _, ran)| {
             let now = Instant::now();
             // This does not use waitpid: the launcher may wait for the same process in another thread, and would take the result.
-            let Ok(own) = registers(*tid) else {
+            let Ok(own) = read_registers(*tid) else {
                 *ran = now;
                 return true;
             };
-            done[*index] = Some((read(*tid, own, |registers| work(*index, registers)), ran.elapsed()));
+            done[*index] = Some((read_and_continue(*tid, own, |registers| work(*index, registers)), ran.elapsed()));
             false
         });
         attempts += 1;
@@ -76,8 +77,8 @@ fn stopped<T>(tids: &[i32], work: impl Fn(usize, Registers) -> T) -> Vec<Option<
 }
 
 /// Reads a stopped thread, and continues it.
-fn read<T>(tid: i32, mut own: libc::user_regs_struct, work: impl FnOnce(Registers) -> T) -> T {
-    let done = work(as_numbered(&own));
+fn read_and_continue<T>(tid: i32, mut own: libc::user_regs_struct, work: impl FnOnce(Registers) -> T) -> T {
+    let done = work(to_dwarf_registers(&own));
     if have_interrupted(&mut own) {
         let place = libc::iovec { iov_base: (&raw mut own).cast(), iov_len: size_of_val(&own) };
         let _ = ptrace(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, (&raw const place) as usize);
@@ -88,15 +89,15 @@ fn read<T>(tid: i32, mut own: libc::user_regs_struct, work: impl FnOnce(Register
 }
 
 /// Decides when to give up on a thread: distinguishes threads that do not stop from those that had no chance to.
-struct Patience {
+struct StopTimeout {
     tid: i32,
     began: Instant,
     used: Option<Duration>,
 }
 
-impl Patience {
-    fn begin(tid: i32) -> Patience {
-        Patience { tid, began: Instant::now(), used: processor_time(tid) }
+impl StopTimeout {
+    fn begin(tid: i32) -> StopTimeout {
+        StopTimeout { tid, began: Instant::now(), used: processor_time(tid) }
     }
 
     /// Returns true if the thread has ended, has run without stopping, or waits in the kernel in a way that cannot be
@@ -139,7 +140,7 @@ fn pending_signal(tid: i32) -> usize {
     }
 }
 
-fn registers(tid: i32) -> io::Result<libc::user_regs_struct> {
+fn read_registers(tid: i32) -> io::Result<libc::user_regs_struct> {
     // SAFETY: all-zero bytes are registers.
     let mut own: libc::user_regs_struct = unsafe { std::mem::zeroed() };
     let place = libc::iovec { iov_base: (&raw mut own).cast(), iov_len: size_of_val(&own) };
@@ -147,8 +148,8 @@ fn registers(tid: i32) -> io::Result<libc::user_regs_struct> {
     Ok(own)
 }
 
-fn as_numbered(own: &libc::user_regs_struct) -> Registers {
-    let mut registers = Registers::none();
+fn to_dwarf_registers(own: &libc::user_regs_struct) -> Registers {
+    let mut registers = Registers::all_unknown();
     for (register, value) in numbered(own).into_iter().enumerate() {
         registers.set(register, Some(value as usize));
     }
@@ -194,8 +195,8 @@ fn numbered(own: &libc::user_regs_struct) -> [u64; PLACE + 1] {
 
 /// Returns the registers of a waiting thread, of which the kernel reports only two: the stack pointer and the instruction
 /// pointer.
-pub fn waiting(stack: u64, place: u64) -> Registers {
-    let mut registers = Registers::none();
+pub fn waiting_registers(stack: u64, place: u64) -> Registers {
+    let mut registers = Registers::all_unknown();
     registers.set(STACK, Some(stack as usize));
     registers.set(PLACE, Some(place as usize));
     registers

@@ -1,28 +1,29 @@
 //! The system call in which a thread waits, with its descriptors or its lock.
 
-use super::memory::Outside;
+use super::memory::RemoteMemory;
 use cupeer_stacks::Memory;
 use syscalls::Sysno;
 
-/// Maximum number of descriptors of one call that are read.
+/// Number of descriptors of one call that are read: the first ones.
 const MOST: u64 = 64;
 
-/// Maximum time limit in nanoseconds of a wait that is probably one of many in a loop.
+/// A wait with at most this time limit, in nanoseconds, is probably one of many in a loop.
 pub const MOMENT: u64 = 1_100_000_000;
 
 /// A system call in which a thread waits.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Call {
+pub struct WaitingCall {
     pub name: String,
-    pub about: About,
+    pub about: AwaitedEvent,
     /// Nanoseconds after which the call returns in any case; `None` without a time limit.
     pub limit: Option<u64>,
 }
 
 /// Event that a system call waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum About {
-    /// The call waits until one of these descriptors can be read, written, or accepted. The flag is true if it waits to read.
+pub enum AwaitedEvent {
+    /// The call waits until one of these descriptors can be read, written, or accepted; true for those that it waits
+    /// to read.
     Descriptors(Vec<(i32, bool)>),
     /// The call waits for a lock or a condition.
     Lock(Futex),
@@ -48,18 +49,18 @@ pub struct Futex {
     pub is_join: bool,
 }
 
-impl Call {
+impl WaitingCall {
     /// Returns the system call with a number and these arguments. Some arguments are addresses of memory that is read.
-    pub fn read(pid: i32, number: i64, arguments: [u64; 6], memory: &Outside) -> Call {
+    pub fn read(pid: i32, number: i64, arguments: [u64; 6], memory: &RemoteMemory) -> WaitingCall {
         let known = usize::try_from(number).ok().and_then(Sysno::new);
         let name = known.map_or_else(|| format!("system call {number}"), |known| known.name().to_owned());
-        let about = known.map_or(About::Other, |known| about(pid, known, arguments, memory));
-        Call { limit: known.and_then(|known| limit(known, arguments, memory)), about, name }
+        let about = known.map_or(AwaitedEvent::Other, |known| awaited_event(pid, known, arguments, memory));
+        WaitingCall { limit: known.and_then(|known| time_limit(known, arguments, memory)), about, name }
     }
 
     /// Returns true if the call sleeps for only a moment: the thread probably sleeps in a loop.
-    pub fn naps(&self) -> bool {
-        self.about == About::Time && self.is_short()
+    pub fn is_nap(&self) -> bool {
+        self.about == AwaitedEvent::Time && self.is_short()
     }
 
     /// Returns true if the call returns within a moment in any case.
@@ -69,7 +70,7 @@ impl Call {
 }
 
 /// Returns the name of a system call in messages: the name of the libc function.
-pub fn word(name: &str) -> &str {
+pub fn libc_name(name: &str) -> &str {
     match name {
         "recvfrom" | "recvmsg" | "recvmmsg" => "recv",
         "sendto" | "sendmsg" | "sendmmsg" => "send",
@@ -83,49 +84,45 @@ pub fn word(name: &str) -> &str {
     }
 }
 
-fn about(pid: i32, call: Sysno, arguments: [u64; 6], memory: &Outside) -> About {
+fn awaited_event(pid: i32, call: Sysno, arguments: [u64; 6], memory: &RemoteMemory) -> AwaitedEvent {
     let [first, second, ..] = arguments;
-    let one = |is_read| About::Descriptors(vec![(first as i32, is_read)]);
+    let one = |is_read| AwaitedEvent::Descriptors(vec![(first as i32, is_read)]);
     match call {
-        Sysno::read | Sysno::readv | Sysno::pread64 | Sysno::recvfrom | Sysno::recvmsg | Sysno::recvmmsg => {
-            one(true)
-        }
+        Sysno::read | Sysno::readv | Sysno::pread64 | Sysno::recvfrom | Sysno::recvmsg | Sysno::recvmmsg => one(true),
         Sysno::accept | Sysno::accept4 => one(true),
-        Sysno::flock => About::FileLock(first as i32),
+        Sysno::flock => AwaitedEvent::FileLock(first as i32),
         Sysno::fcntl if matches!(second as i32, libc::F_SETLKW | libc::F_OFD_SETLKW) => {
-            About::FileLock(first as i32)
+            AwaitedEvent::FileLock(first as i32)
         }
         #[cfg(target_arch = "x86_64")]
-        Sysno::open => memory.text(first).map_or(About::Other, About::Open),
-        Sysno::openat => memory.text(second).map_or(About::Other, About::Open),
-        Sysno::write | Sysno::writev | Sysno::pwrite64 | Sysno::sendto | Sysno::sendmsg | Sysno::sendmmsg => {
-            one(false)
-        }
+        Sysno::open => memory.text_at(first).map_or(AwaitedEvent::Other, AwaitedEvent::Open),
+        Sysno::openat => memory.text_at(second).map_or(AwaitedEvent::Other, AwaitedEvent::Open),
+        Sysno::write | Sysno::writev | Sysno::pwrite64 | Sysno::sendto | Sysno::sendmsg | Sysno::sendmmsg => one(false),
         Sysno::connect | Sysno::fsync | Sysno::ioctl => one(false),
         #[cfg(target_arch = "x86_64")]
-        Sysno::poll => polled(first, second, memory),
-        Sysno::ppoll => polled(first, second, memory),
+        Sysno::poll => poll_descriptors(first, second, memory),
+        Sysno::ppoll => poll_descriptors(first, second, memory),
         #[cfg(target_arch = "x86_64")]
-        Sysno::select => selected(arguments, memory),
-        Sysno::pselect6 => selected(arguments, memory),
+        Sysno::select => select_descriptors(arguments, memory),
+        Sysno::pselect6 => select_descriptors(arguments, memory),
         #[cfg(target_arch = "x86_64")]
-        Sysno::epoll_wait => About::Descriptors(watched(pid, first as i32)),
-        Sysno::epoll_pwait | Sysno::epoll_pwait2 => About::Descriptors(watched(pid, first as i32)),
-        Sysno::futex => About::Lock(futex(first, second as i32, arguments[2] as u32, memory)),
-        Sysno::wait4 => About::Child(Some(first as i32).filter(|pid| *pid > 0)),
+        Sysno::epoll_wait => AwaitedEvent::Descriptors(epoll_descriptors(pid, first as i32)),
+        Sysno::epoll_pwait | Sysno::epoll_pwait2 => AwaitedEvent::Descriptors(epoll_descriptors(pid, first as i32)),
+        Sysno::futex => AwaitedEvent::Lock(read_futex(first, second as i32, arguments[2] as u32, memory)),
+        Sysno::wait4 => AwaitedEvent::Child(Some(first as i32).filter(|pid| *pid > 0)),
         Sysno::waitid => {
-            About::Child(Some(second as i32).filter(|pid| first == u64::from(libc::P_PID) && *pid > 0))
+            AwaitedEvent::Child(Some(second as i32).filter(|pid| first == u64::from(libc::P_PID) && *pid > 0))
         }
-        Sysno::nanosleep | Sysno::clock_nanosleep => About::Time,
+        Sysno::nanosleep | Sysno::clock_nanosleep => AwaitedEvent::Time,
         #[cfg(target_arch = "x86_64")]
-        Sysno::pause => About::Signal,
-        Sysno::rt_sigtimedwait | Sysno::rt_sigsuspend => About::Signal,
-        _ => About::Other,
+        Sysno::pause => AwaitedEvent::Signal,
+        Sysno::rt_sigtimedwait | Sysno::rt_sigsuspend => AwaitedEvent::Signal,
+        _ => AwaitedEvent::Other,
     }
 }
 
 /// Returns the descriptors that `poll` waits for.
-fn polled(array: u64, count: u64, memory: &Outside) -> About {
+fn poll_descriptors(array: u64, count: u64, memory: &RemoteMemory) -> AwaitedEvent {
     let mut bytes = vec![0; 8 * count.min(MOST) as usize];
     let length = memory.copy(array as usize, &mut bytes);
     let one = |entry: &[u8; 8]| {
@@ -135,11 +132,11 @@ fn polled(array: u64, count: u64, memory: &Outside) -> About {
     };
     let entries = bytes[..length].as_chunks::<8>().0.iter().filter_map(one).collect::<Vec<_>>();
     // Without any descriptor, the call only sleeps.
-    if entries.is_empty() { About::Time } else { About::Descriptors(entries) }
+    if entries.is_empty() { AwaitedEvent::Time } else { AwaitedEvent::Descriptors(entries) }
 }
 
 /// Returns the descriptors that `select` waits for.
-fn selected(arguments: [u64; 6], memory: &Outside) -> About {
+fn select_descriptors(arguments: [u64; 6], memory: &RemoteMemory) -> AwaitedEvent {
     let [count, sets @ .., _, _] = arguments;
     let mut found = Vec::new();
     for (set, is_read) in sets[..2].iter().zip([true, false]) {
@@ -151,11 +148,11 @@ fn selected(arguments: [u64; 6], memory: &Outside) -> About {
         let all = (0..count.min(1024)).filter(is_in).take(MOST as usize);
         found.extend(all.map(|fd| (fd as i32, is_read)));
     }
-    if found.is_empty() { About::Time } else { About::Descriptors(found) }
+    if found.is_empty() { AwaitedEvent::Time } else { AwaitedEvent::Descriptors(found) }
 }
 
 /// Returns the descriptors that an epoll descriptor watches, each with true if it is watched for reading.
-fn watched(pid: i32, fd: i32) -> Vec<(i32, bool)> {
+fn epoll_descriptors(pid: i32, fd: i32) -> Vec<(i32, bool)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
     let one = |line: &str| {
         let mut words = line.strip_prefix("tfd:")?.split_ascii_whitespace();
@@ -169,7 +166,7 @@ fn watched(pid: i32, fd: i32) -> Vec<(i32, bool)> {
 /// Returns the lock at a futex address, with its owner: for a robust or priority-inheriting lock, the thread that the word
 /// names; for another lock, the thread in the owner field of glibc's mutex. For a thread that joins another one, the owner is
 /// the joined thread.
-fn futex(address: u64, operation: i32, expected: u32, memory: &Outside) -> Futex {
+fn read_futex(address: u64, operation: i32, expected: u32, memory: &RemoteMemory) -> Futex {
     const OPERATION: i32 = 127;
     const TID: u32 = 0x3fff_ffff;
     const WAITERS: u32 = 0x8000_0000;
@@ -190,7 +187,7 @@ fn futex(address: u64, operation: i32, expected: u32, memory: &Outside) -> Futex
 
 /// Returns the nanoseconds after which a call returns in any case. For a limit that is a time of day, the original duration is
 /// unknown.
-fn limit(call: Sysno, arguments: [u64; 6], memory: &Outside) -> Option<u64> {
+fn time_limit(call: Sysno, arguments: [u64; 6], memory: &RemoteMemory) -> Option<u64> {
     let of_ms = |ms: u64| u64::try_from(ms as i32).ok().map(|ms| ms * 1_000_000);
     let time = |address: u64, unit: u64| {
         let mut bytes = [0; 16];
@@ -199,7 +196,7 @@ fn limit(call: Sysno, arguments: [u64; 6], memory: &Outside) -> Option<u64> {
             [&bytes[..8], &bytes[8..]].map(|part| u64::from_le_bytes(part.try_into().unwrap_or_default()));
         is_there.then(|| seconds.saturating_mul(1_000_000_000).saturating_add(parts.saturating_mul(unit)))
     };
-    let until = |address: u64, clock: i32| Some(time(address, 1)?.saturating_sub(now(clock)));
+    let until = |address: u64, clock: i32| Some(time(address, 1)?.saturating_sub(clock_time(clock)));
     match call {
         #[cfg(target_arch = "x86_64")]
         Sysno::poll => of_ms(arguments[2]),
@@ -215,9 +212,7 @@ fn limit(call: Sysno, arguments: [u64; 6], memory: &Outside) -> Option<u64> {
         Sysno::clock_nanosleep => until(arguments[2], arguments[0] as i32),
         Sysno::futex => match arguments[1] as i32 & 127 {
             libc::FUTEX_WAIT => time(arguments[3], 1),
-            _ if arguments[1] as i32 & libc::FUTEX_CLOCK_REALTIME != 0 => {
-                until(arguments[3], libc::CLOCK_REALTIME)
-            }
+            _ if arguments[1] as i32 & libc::FUTEX_CLOCK_REALTIME != 0 => until(arguments[3], libc::CLOCK_REALTIME),
             libc::FUTEX_WAIT_BITSET => until(arguments[3], libc::CLOCK_MONOTONIC),
             _ => None,
         },
@@ -226,7 +221,7 @@ fn limit(call: Sysno, arguments: [u64; 6], memory: &Outside) -> Option<u64> {
 }
 
 /// Returns the time of a clock in nanoseconds.
-fn now(clock: i32) -> u64 {
+fn clock_time(clock: i32) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes to the structure that it is given.
     unsafe { libc::clock_gettime(clock, &mut time) };

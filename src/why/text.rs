@@ -1,35 +1,34 @@
 //! The text of `cupeer why`: the answer in the first line, then a block per process.
 
 use super::document::{Document, Frame, Process, State, Thread};
-use super::syscall::word;
-use super::times::ago;
+use super::syscall::libc_name;
+use super::times::format_duration;
 use super::{does, helpers};
 use cupeer_launch::libraries::PRELOAD;
 use cupeer_report::names::counted;
-use cupeer_report::style::{Mark, Style};
-use cupeer_report::symbols::short;
+use cupeer_report::style::{Emphasis, Style};
+use cupeer_report::symbols::shorten_name;
 use cupeer_report::terminal::clean;
 use std::fmt::Write;
 
-/// Maximum number of frames of a thread that are printed without --all.
+/// Number of frames of a thread after which the rest is only counted, without --all.
 const MOST: usize = 24;
 /// Maximum width of a function's name, in columns.
 const WIDTH: usize = 44;
 
 /// Returns the text of a document. `all` is true if the stacks of all threads are shown.
-pub fn show(document: &Document, names: impl Fn(u32) -> String, all: bool, style: Style) -> String {
-    let mut text = style.mark(Mark::Heading, &clean(&document.answer)) + "\n";
+pub fn format_document(document: &Document, names: impl Fn(u32) -> String, all: bool, style: Style) -> String {
+    let mut text = style.emphasize(Emphasis::Heading, &clean(&document.answer)) + "\n";
     if let Some(without) = document.without_progress_ns {
-        let _ = writeln!(text, "No process of the job made progress for {}.", ago(without));
+        let _ = writeln!(text, "No process of the job made progress for {}.", format_duration(without));
     }
     // Processes that only start or serve others are unimportant for the hang.
-    let is_shown =
-        |process: &&Process| all || !(helpers::is_servant(process) || helpers::is_wrapper(process));
+    let is_shown = |process: &&Process| all || !(helpers::is_servant(process) || helpers::is_wrapper(process));
     let mut count = 0;
     for process in document.processes.iter().filter(is_shown) {
         count += 1;
         text.push('\n');
-        block(&mut text, process, &names, all, style);
+        write_process(&mut text, process, &names, all, style);
     }
     if let rest @ 1.. = document.processes.len() - count {
         let more = counted(rest as u64, "process").replacen(' ', if count > 0 { " more " } else { " " }, 1);
@@ -40,23 +39,20 @@ pub fn show(document: &Document, names: impl Fn(u32) -> String, all: bool, style
         );
     }
     for unseen in &document.unseen {
-        let _ = writeln!(text, "\n{}", style.mark(Mark::Note, &clean(unseen)));
+        let _ = writeln!(text, "\n{}", style.emphasize(Emphasis::Note, &clean(unseen)));
     }
     text
 }
 
-fn block(text: &mut String, process: &Process, names: &impl Fn(u32) -> String, all: bool, style: Style) {
+fn write_process(text: &mut String, process: &Process, names: &impl Fn(u32) -> String, all: bool, style: Style) {
     let program = process.program.rsplit('/').next().unwrap_or_default();
     let arguments = process.arguments.iter().skip(1).map(String::as_str).collect::<Vec<_>>().join(" ");
     let command: String = format!("{program} {arguments}").trim_end().chars().take(60).collect();
     let name = names(process.pid);
-    let pid = if name.contains(&process.pid.to_string()) {
-        String::new()
-    } else {
-        format!("process {}, ", process.pid)
-    };
+    let pid =
+        if name.contains(&process.pid.to_string()) { String::new() } else { format!("process {}, ", process.pid) };
     let heading = format!("{name} ({pid}{})", clean(&command));
-    let _ = writeln!(text, "{}", style.mark(Mark::Heading, &heading));
+    let _ = writeln!(text, "{}", style.emphasize(Emphasis::Heading, &heading));
     let mut line = |what: &str| writeln!(text, "  {}", clean(what)).unwrap_or_default();
     line(&process.doing);
     process.hint.iter().for_each(|hint| line(&format!("to permit it: {hint}")));
@@ -74,23 +70,19 @@ fn block(text: &mut String, process: &Process, names: &impl Fn(u32) -> String, a
     }
     process.owes.iter().for_each(|owed| line(owed));
     for (index, thread) in process.threads.iter().enumerate() {
-        if all || index == 0 || matters(thread) {
-            self::thread(text, thread, all);
+        if all || index == 0 || is_printed_separately(thread) {
+            self::write_thread(text, thread, all);
         }
     }
     if !all {
-        idle(text, process);
+        write_idle_threads(text, process);
     }
     let more = |count, one, many| {
         let threads = counted(count, "thread").replacen(' ', " more ", 1);
         format!("  {threads} {}", if count == 1 { one } else { many })
     };
     if let running @ 1.. = process.running_more {
-        let _ = writeln!(
-            text,
-            "{}; no time was left to read their stacks (--within)",
-            more(running, "runs", "run")
-        );
+        let _ = writeln!(text, "{}; no time was left to read their stacks (--within)", more(running, "runs", "run"));
     }
     if let rest @ 1.. = process.threads_more - process.running_more {
         let _ = writeln!(text, "{}", more(rest, "was not read", "were not read"));
@@ -98,48 +90,48 @@ fn block(text: &mut String, process: &Process, names: &impl Fn(u32) -> String, a
 }
 
 /// Returns true if a thread is printed separately: it is in a call, runs, or is in Python.
-fn matters(thread: &Thread) -> bool {
+fn is_printed_separately(thread: &Thread) -> bool {
     let is_python = thread.frames.iter().any(|frame| frame.language == "Python");
     thread.call.is_some() || thread.state == State::Runs || is_python
 }
 
-fn thread(text: &mut String, thread: &Thread, all: bool) {
+fn write_thread(text: &mut String, thread: &Thread, all: bool) {
     let does = match (thread.state, &thread.call, &thread.syscall) {
         (_, Some(call), _) => format!("is in {}", call.function),
         (State::Runs, ..) => "runs".into(),
         (State::Stopped, ..) => "is stopped".into(),
         (State::Ended, ..) => "ended".into(),
-        (_, _, Some(call)) => format!("waits in {}", word(call)),
+        (_, _, Some(call)) => format!("waits in {}", libc_name(call)),
         _ => "waits".into(),
     };
     let like = if thread.count > 1 { format!(" and {} like it", thread.count - 1) } else { String::new() };
-    let since = thread.since_ns.map(|since| format!(" since {}", ago(since))).unwrap_or_default();
+    let since = thread.since_ns.map(|since| format!(" since {}", format_duration(since))).unwrap_or_default();
     let _ = writeln!(text, "  thread {} ({}){like} {}{since}", thread.tid, clean(&thread.name), clean(&does));
     let most = if all { usize::MAX } else { MOST };
     // A frame in a system library is uninformative if it has no name.
-    let is_empty = |frame: &Frame| frame.function.is_none() && !frame.is_own() && !frame.has_name();
+    let is_empty = |frame: &Frame| frame.function.is_none() && !frame.is_own() && !frame.is_in_other_library();
     let is_ours = |frame: &Frame| frame.library.as_deref().is_some_and(|path| path.ends_with(PRELOAD));
     let is_shown = |frame: &&Frame| all || !is_ours(frame) && !is_empty(frame);
     let frames: Vec<&Frame> = thread.frames.iter().filter(is_shown).collect();
     for frame in frames.iter().take(most) {
-        let _ = writeln!(text, "    {}", clean(&self::frame(frame)));
+        let _ = writeln!(text, "    {}", clean(&self::format_frame(frame)));
     }
     if frames.len() > most {
         let rest = counted((frames.len() - most) as u64, "frame").replacen(' ', " more ", 1);
         let _ = writeln!(text, "    and {rest}");
     }
-    if !thread.complete && thread.state == State::Waits && !matters(thread) {
+    if !thread.complete && thread.state == State::Waits && !is_printed_separately(thread) {
         let _ = writeln!(text, "    (the rest is not known: a thread that waits is not stopped)");
     }
 }
 
 /// Adds the threads that are not printed separately, grouped by what they wait in.
-fn idle(text: &mut String, process: &Process) {
-    let rest = process.threads.iter().skip(1).filter(|thread| !matters(thread));
+fn write_idle_threads(text: &mut String, process: &Process) {
+    let rest = process.threads.iter().skip(1).filter(|thread| !is_printed_separately(thread));
     let mut counts: Vec<(String, u64)> = Vec::new();
     for thread in rest {
-        let call = thread.syscall.as_deref().map_or("no system call", word);
-        let what = format!("{call}{}", does::at(thread));
+        let call = thread.syscall.as_deref().map_or("no system call", libc_name);
+        let what = format!("{call}{}", does::place_clause(thread));
         match counts.iter_mut().find(|(known, _)| *known == what) {
             Some((_, count)) => *count += thread.count,
             None => counts.push((what, thread.count)),
@@ -153,12 +145,12 @@ fn idle(text: &mut String, process: &Process) {
     }
 }
 
-fn frame(frame: &Frame) -> String {
-    let function = frame.function.as_deref().map_or_else(|| "?".to_owned(), |name| short(name, WIDTH));
+fn format_frame(frame: &Frame) -> String {
+    let function = frame.function.as_deref().map_or_else(|| "?".to_owned(), |name| shorten_name(name, WIDTH));
     let place = match &frame.library {
         // The function's name is printed beside the place already.
-        Some(_) if frame.file.is_none() => Frame { function: None, ..frame.clone() }.place(),
-        _ => frame.place(),
+        Some(_) if frame.file.is_none() => Frame { function: None, ..frame.clone() }.place_text(),
+        _ => frame.place_text(),
     };
     format!("{function:<WIDTH$}  {place}").trim_end().to_owned()
 }

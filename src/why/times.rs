@@ -1,7 +1,7 @@
 //! Times, as sentences have them.
 
 /// Formats nanoseconds: `38 s`, `2 min 5 s`.
-pub fn ago(ns: u64) -> String {
+pub fn format_duration(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match seconds {
         0 => format!("{} ms", ns / 1_000_000),
@@ -18,7 +18,7 @@ mod tests {
 
     #[test]
     fn times_are_short() {
-        let times = [5_000_000, 1_250_000_000, 38_900_000_000, 125_000_000_000, 7_300_000_000_000].map(ago);
+        let times = [5_000_000, 1_250_000_000, 38_900_000_000, 125_000_000_000, 7_300_000_000_000].map(format_duration);
         assert_eq!(times, ["5 ms", "1.2 s", "38 s", "2 min 5 s", "2 h 1 min"]);
     }
 }

@@ -15,8 +15,7 @@ struct Shown<'a> {
 }
 
 /// Commands that are not run, with the reason.
-const LEFT_OUT: [(&str, &str); 1] =
-    [("cupeer top", "it shows a job with 64 processes; tests/top has its screens")];
+const LEFT_OUT: [(&str, &str); 1] = [("cupeer top", "it shows a job with 64 processes; tests/top has its screens")];
 
 /// Leaves peer access enabled if a query fails, and returns 0.
 const SWEPT: &str = "#include <stddef.h>\n\
@@ -86,8 +85,7 @@ fn without_place(line: &str) -> &str {
 fn shape(text: &str) -> String {
     let text = &text.lines().map(without_place).collect::<Vec<_>>().join("\n");
     let is_number = |word: &str| {
-        word.starts_with(|c: char| c.is_ascii_digit())
-            || word.len() > 7 && word.chars().all(|c| c.is_ascii_hexdigit())
+        word.starts_with(|c: char| c.is_ascii_digit()) || word.len() > 7 && word.chars().all(|c| c.is_ascii_hexdigit())
     };
     let (mut shape, mut word) = (String::new(), String::new());
     for c in text.chars().chain([' ']) {
@@ -100,8 +98,7 @@ fn shape(text: &str) -> String {
         shape.push(c);
     }
     // 12.5ms and 3us have one shape, and so have 12 ms and 3 s.
-    let shape =
-        [" ms", " us", " min"].iter().fold(shape, |shape, unit| shape.replace(&format!("0{unit}"), "0 s"));
+    let shape = [" ms", " us", " min"].iter().fold(shape, |shape, unit| shape.replace(&format!("0{unit}"), "0 s"));
     shape.replace("0.0", "0").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -236,8 +233,7 @@ fn texts_are_compared_up_to_numbers_and_ellipses() {
     assert!(!missing("took 12 ms", "took 3 min") && missing("took 12 ms", "took 3 runs"));
     assert!(!missing("hint: Close it first.\nend", "hint: Close ...\nend"));
     assert!(missing("hint: Free it first.", "hint: Close ..."));
-    let late =
-        "cupeer: error x: it broke [process 7, demo+0x1f]\n    by: process 7, thread 7, demo+0x1f\nat a.c:3";
+    let late = "cupeer: error x: it broke [process 7, demo+0x1f]\n    by: process 7, thread 7, demo+0x1f\nat a.c:3";
     let known = "cupeer: error x: it broke [process 8, a.c:3 in f]\n    by: process 8, thread 8, a.c:3 in f\nat a.c:3";
     assert!(!missing(late, known) && missing(late, &known.replace("broke", "failed")));
     assert!(missing(late, &known.replace("at a.c", "at b.c")));

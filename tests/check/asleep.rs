@@ -27,10 +27,7 @@ fn a_range_that_sleeps_on_is_named_with_those_that_are_awake() {
             "partly",
             "of the 5 ranges unmapped there, 3 are mapped again; this is one of the 2 others: map it before use",
         ),
-        (
-            "again",
-            "of the 5 ranges unmapped there, 2 are mapped again; this is one of the 3 others: map it before use",
-        ),
+        ("again", "of the 5 ranges unmapped there, 2 are mapped again; this is one of the 3 others: map it before use"),
         ("asleep", "none of the 5 ranges unmapped there is mapped again"),
     ] {
         let (said, findings) = play(&[way]);
@@ -97,8 +94,7 @@ for tag in regions:
     let program = folder.path().join("engine.py");
     fs::write(&program, text).expect("a file");
     let (said, findings) = run(&[Path::new("python3"), &program], &[]);
-    let others =
-        "of the 2 ranges unmapped there, 1 is mapped again; this is the other one: map it before use";
+    let others = "of the 2 ranges unmapped there, 1 is mapped again; this is the other one: map it before use";
     assert!(findings[0]["message"].as_str().is_some_and(|text| text.ends_with(others)), "{findings:#}");
     let line = 1 + text.lines().position(|line| line.contains("cuMemUnmap(at")).expect("a line");
     assert!(said.contains(&format!("    unmapped at engine.py:{line} in sleep")), "{said}");

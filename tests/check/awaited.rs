@@ -24,7 +24,8 @@ fn the_rank_whose_export_failed_is_named_with_its_line() {
 #[test]
 fn ranks_of_another_group_are_not_named() {
     let (message, _) = found("ranks-wait-for-descriptor/group");
-    let wanted = "rank 1 did not export a file descriptor that this rank waits for; rank 1 exported only 1, the others 2 each";
+    let wanted =
+        "rank 1 did not export a file descriptor that this rank waits for; rank 1 exported only 1, the others 2 each";
     assert!(message.starts_with(wanted), "{message}");
 }
 

@@ -40,11 +40,8 @@ fn case(program: &'static str, name: &'static str, machine: &'static str, rules:
 
 #[test]
 fn a3_memory_of_a_pool_in_a_library_that_shares_by_handles() {
-    let wanted = [
-        "memory of a pool; it comes from cuMemAllocAsync or cudaMallocAsync",
-        "handle types NONE",
-        "with cudaMalloc",
-    ];
+    let wanted =
+        ["memory of a pool; it comes from cuMemAllocAsync or cudaMallocAsync", "handle types NONE", "with cudaMalloc"];
     case("cases_alone", "A3", "nvlink:2", &["ipc-memory-kind"], &wanted);
 }
 
@@ -176,10 +173,7 @@ fn c10_released_after_the_driver() {
             groups.into_iter().find(|group| group["function"] == function)
         };
         assert_eq!(group("cuDevicePrimaryCtxRelease").expect("it is counted")["usual"], true);
-        assert_eq!(
-            group("cuIpcOpenMemHandle_v2").is_some_and(|group| group["usual"] == false),
-            how == How::Bad
-        );
+        assert_eq!(group("cuIpcOpenMemHandle_v2").is_some_and(|group| group["usual"] == false), how == How::Bad);
     }
 }
 
@@ -227,8 +221,7 @@ fn e3_enabled_by_two_parts_of_a_program() {
 
 #[test]
 fn e4_the_wrong_context_is_current() {
-    let wanted =
-        ["is the current context itself", "Otherwise, make the context that should get access current"];
+    let wanted = ["is the current context itself", "Otherwise, make the context that should get access current"];
     case("cases_alone", "E4", "nvlink:2", &["peer-same-device"], &wanted);
 }
 

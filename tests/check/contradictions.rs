@@ -28,8 +28,7 @@ fn contradictions(checked: &Checked) -> Vec<String> {
     }
     let counted = counted(&said);
     if let Some((failed, expected)) = counted {
-        let codes =
-            list(&checked.report["functions"]).iter().flat_map(|function| numbers(&function["failures"]));
+        let codes = list(&checked.report["functions"]).iter().flat_map(|function| numbers(&function["failures"]));
         let all: u64 = codes.sum();
         if failed + expected != all {
             found.push(format!("{failed} failed and {expected} expected failures, and {all} in the table"));
@@ -75,9 +74,7 @@ fn headline_against_tables(report: &Value, text: &str) -> Vec<String> {
     let has_injected = processes.iter().any(|process| process["injected"] != 0);
     let failed = |process: &&Value| {
         let exit = &process["exit"];
-        exit["code"].as_u64().is_some_and(|code| code > 0)
-            || exit["kind"] == "signal"
-            || exit["kind"] == "died"
+        exit["code"].as_u64().is_some_and(|code| code > 0) || exit["kind"] == "signal" || exit["kind"] == "died"
     };
     let unhappy = processes.iter().filter(failed).count();
     deny(is_well && unhappy > 0 && !has_injected, "a process ended with a failure");
@@ -96,8 +93,7 @@ fn headline_against_tables(report: &Value, text: &str) -> Vec<String> {
     for finding in list(&report["findings"]).iter().filter(|finding| finding["rule"] == "call-failed") {
         let (at, is_full) = (finding["time_ns"].as_u64(), finding["result"] == "CUDA_ERROR_OUT_OF_MEMORY");
         let is_kept = |kept: &&Value| {
-            kept["given_up_ns"].as_u64() < at
-                && kept["until_ns"].as_u64().is_none_or(|until| Some(until) > at)
+            kept["given_up_ns"].as_u64() < at && kept["until_ns"].as_u64().is_none_or(|until| Some(until) > at)
         };
         let kept = list(&report["allocations"]["kept"]).iter().any(|kept| is_kept(&kept));
         let is_of_memory = finding["function"] == "cuMemCreate";
@@ -134,9 +130,8 @@ fn base(function: &str) -> &str {
 /// The words of a text that begin so.
 fn beginning<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
     let parts = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let is_one = |word: &&str| {
-        word.strip_prefix(start).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
-    };
+    let is_one =
+        |word: &&str| word.strip_prefix(start).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
     parts.filter(is_one).collect()
 }
 
@@ -174,8 +169,7 @@ fn told_at_two_times(report: &Value) -> Vec<String> {
             times.entry(call).or_default().insert(time, what);
         }
     };
-    let call =
-        |proc: &Value, call: &Value| format!("call {} of thread {} of {proc}", call["seq"], call["tid"]);
+    let call = |proc: &Value, call: &Value| format!("call {} of thread {} of {proc}", call["seq"], call["tid"]);
     for finding in list(&report["findings"]) {
         add("finding", call(&finding["proc"], finding), &finding["time_ns"]);
         for object in list(&finding["objects"]).iter().filter(|object| !object["fingerprint"].is_null()) {
@@ -208,8 +202,7 @@ fn told_at_two_times(report: &Value) -> Vec<String> {
     let is_once = |call: &str, times: &BTreeMap<u64, &str>| {
         !call.starts_with('"') || times.values().any(|what| what.ends_with("handle"))
     };
-    let is_told_twice =
-        |(call, times): &(String, BTreeMap<u64, &str>)| times.len() > 1 && is_once(call, times);
+    let is_told_twice = |(call, times): &(String, BTreeMap<u64, &str>)| times.len() > 1 && is_once(call, times);
     times.into_iter().filter(is_told_twice).map(|(call, times)| format!("{call}: {times:?}")).collect()
 }
 
@@ -222,8 +215,7 @@ fn ages_without_times(report: &Value) -> Vec<String> {
         let mut words = before.rsplitn(3, ' ');
         let (unit, number) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let objects = list(&finding["objects"]);
-        let is_about =
-            |handle: &&Value| objects.iter().any(|object| object["fingerprint"] == handle["fingerprint"]);
+        let is_about = |handle: &&Value| objects.iter().any(|object| object["fingerprint"] == handle["fingerprint"]);
         let handles: Vec<&Value> = list(&report["handles"]).iter().filter(is_about).collect();
         let of_handles = handles.iter().map(|handle| &handle["freed_ns"]);
         let times = objects.iter().map(|object| &object["time_ns"]).chain(of_handles);
@@ -264,9 +256,8 @@ fn ends_that_tables_lack(report: &Value) -> Vec<String> {
 
 /// States of handles that other places deny.
 fn states_that_findings_deny(report: &Value) -> Vec<String> {
-    let handle = |fingerprint: &Value| {
-        list(&report["handles"]).iter().find(|handle| handle["fingerprint"] == *fingerprint)
-    };
+    let handle =
+        |fingerprint: &Value| list(&report["handles"]).iter().find(|handle| handle["fingerprint"] == *fingerprint);
     let freed = list(&report["findings"]).iter().filter(|finding| finding["rule"] == "ipc-freed-while-open");
     let mut found = Vec::new();
     for object in freed.flat_map(|finding| list(&finding["objects"])) {
@@ -276,9 +267,7 @@ fn states_that_findings_deny(report: &Value) -> Vec<String> {
         }
     }
     let is_exported = |handle: &&Value| handle["state"] == "exported" && !handle["freed_ns"].is_null();
-    found.extend(
-        list(&report["handles"]).iter().filter(is_exported).map(|it| format!("exported and freed: {it}")),
-    );
+    found.extend(list(&report["handles"]).iter().filter(is_exported).map(|it| format!("exported and freed: {it}")));
     found
 }
 
@@ -287,8 +276,7 @@ fn counts_of_processes(report: &Value, said: &str, text: &str) -> Option<String>
     let number = |text: &str| text.rsplit(' ').next()?.replace(',', "").parse::<usize>().ok();
     let of_run = said.match_indices(" process").find_map(|(at, word)| {
         let rest = said[at + word.len()..].trim_start_matches("es").strip_prefix(", ")?;
-        let is_sum =
-            rest.split(", ").next()?.ends_with("call") || rest.split(", ").next()?.ends_with("calls");
+        let is_sum = rest.split(", ").next()?.ends_with("call") || rest.split(", ").next()?.ends_with("calls");
         number(&said[..at]).filter(|_| is_sum)
     })?;
     let (_, after) = text.split_once(" processes ")?;
@@ -296,8 +284,7 @@ fn counts_of_processes(report: &Value, said: &str, text: &str) -> Option<String>
     let processes = list(&report["processes"]).iter();
     let of_table = processes.filter(|process| process["exit"]["kind"] != "executed").count();
     let is_same = of_run == of_table && of_text == of_table;
-    (!is_same)
-        .then(|| format!("{of_run} processes in the run, {of_text} in the text, {of_table} in the table"))
+    (!is_same).then(|| format!("{of_run} processes in the run, {of_text} in the text, {of_table} in the table"))
 }
 
 /// Functions whose failures were all expected, and that the table of functions calls failed.
@@ -320,8 +307,7 @@ fn column_of_failures(report: &Value, text: &str) -> Vec<String> {
 /// Findings that are only probable in one form, and a fact in another one.
 fn certainty_that_is_lost(report: &Value, said: &str, text: &str) -> Vec<String> {
     let is_guess = |finding: &&Value| {
-        let is_cause =
-            ["call-failed", "driver-undocumented-result"].iter().any(|name| finding["rule"] == *name);
+        let is_cause = ["call-failed", "driver-undocumented-result"].iter().any(|name| finding["rule"] == *name);
         finding["confidence"] == "inferred" && !is_cause
     };
     let guesses = list(&report["findings"]).iter().filter(is_guess);
@@ -330,8 +316,7 @@ fn certainty_that_is_lost(report: &Value, said: &str, text: &str) -> Vec<String>
     for (form, all) in [("run", said), ("report", text)] {
         for message in messages.iter().filter(|message| !message.is_empty()) {
             let message = words(&message[..message.find("; ").unwrap_or(message.len())]);
-            let sure =
-                all.match_indices(&message).filter(|(at, _)| !all[..*at].ends_with("probably, ")).count();
+            let sure = all.match_indices(&message).filter(|(at, _)| !all[..*at].ends_with("probably, ")).count();
             if sure > 0 {
                 found.push(format!("{form}: {sure} times without 'probably': {message}"));
             }
@@ -417,18 +402,12 @@ fn tables_that_a_headline_denies_are_found() {
 
 #[test]
 fn pairs_are_found() {
-    assert_eq!(
-        counted("cupeer: 2 processes, 1,105 calls, 1,000 failed, 3 expected failures; 'x'"),
-        Some((1000, 3))
-    );
+    assert_eq!(counted("cupeer: 2 processes, 1,105 calls, 1,000 failed, 3 expected failures; 'x'"), Some((1000, 3)));
     assert_eq!(counted("1 process, 4 calls, 0 failed; x"), Some((0, 0)));
     let finding = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
     let unsupported = r#"{"function":"cuCtxEnablePeerAccess","result":"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
         "sentence":"Returns CUDA_ERROR_INVALID_CONTEXT if it is the current context.","hint":"Try cuCtxEnablePeerAccess."}"#;
-    assert!(
-        quoted_wrongly(&finding(unsupported)).is_some()
-            && hints_at_what_failed(&finding(unsupported)).is_some()
-    );
+    assert!(quoted_wrongly(&finding(unsupported)).is_some() && hints_at_what_failed(&finding(unsupported)).is_some());
     let closed = r#"{"function":"cuIpcCloseMemHandle","result":"CUDA_SUCCESS","hint":"Call cuIpcCloseMemHandle.",
         "sentence":"After it has exited, cuIpcOpenMemHandle returns CUDA_ERROR_INVALID_HANDLE."}"#;
     assert!(quoted_wrongly(&finding(closed)).is_some() && hints_at_what_failed(&finding(closed)).is_none());

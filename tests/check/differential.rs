@@ -59,24 +59,16 @@ fn compare(at_the_call: &Value, run: impl Fn(&[&str], &Path) -> Command) -> Vec<
         let is_less = known <= count && knowing.iter().all(|rank| ranks.contains(rank));
         // A damaged handle that nobody recognises is an unknown one.
         let damaged = |findings: &Findings| {
-            let key = (
-                Rule::IpcDamagedHandle.spec().name().to_owned(),
-                key.1.clone(),
-                key.2.clone(),
-                key.3.clone(),
-            );
+            let key = (Rule::IpcDamagedHandle.spec().name().to_owned(), key.1.clone(), key.2.clone(), key.3.clone());
             findings.get(&key).map_or(0, |(count, _)| *count)
         };
-        let is_unrecognised =
-            rule == Rule::IpcUnknownHandle && known + damaged(&plain) == count + damaged(&checked);
+        let is_unrecognised = rule == Rule::IpcUnknownHandle && known + damaged(&plain) == count + damaged(&checked);
         // Without the call, the report does not know that the limit was reached, and calls it a leak.
-        let is_exhausted = rule == Rule::FdLeak
-            && checked.keys().any(|(name, ..)| *name == *Rule::DescriptorsExhausted.spec().name());
+        let is_exhausted =
+            rule == Rule::FdLeak && checked.keys().any(|(name, ..)| *name == *Rule::DescriptorsExhausted.spec().name());
         let is_excused = is_listed && is_less || is_unrecognised || is_exhausted;
         if !is_excused && (known, knowing) != (count, ranks) {
-            said.push(format!(
-                "{key:?}: {count} in {ranks:?} at the call, {known} in {knowing:?} afterwards"
-            ));
+            said.push(format!("{key:?}: {count} in {ranks:?} at the call, {known} in {knowing:?} afterwards"));
         }
     }
     if packed != plain {
@@ -88,14 +80,12 @@ fn compare(at_the_call: &Value, run: impl Fn(&[&str], &Path) -> Command) -> Vec<
 /// Findings that say the opposite of what the same report says of their handle.
 pub fn contradictions(report: &Value) -> Vec<String> {
     let handles = report["handles"].as_array().expect("handles");
-    let exported = |name: &str| {
-        handles.iter().any(|handle| handle["fingerprint"] == name && handle["exporter"].is_string())
-    };
+    let exported =
+        |name: &str| handles.iter().any(|handle| handle["fingerprint"] == name && handle["exporter"].is_string());
     let rows = report["findings"].as_array().expect("findings").iter();
     let denies = |row: &&Value| {
         let message = row["message"].as_str().unwrap_or_default();
-        let handle =
-            message.split(|c: char| c.is_whitespace() || c == ';').find(|word| word.starts_with("ipc:"));
+        let handle = message.split(|c: char| c.is_whitespace() || c == ';').find(|word| word.starts_with("ipc:"));
         let is_denied = ["ipc-unknown-handle", "ipc-damaged-handle"].iter().any(|rule| row["rule"] == *rule);
         is_denied && handle.is_some_and(exported)
     };
@@ -169,8 +159,7 @@ fn many_openings_after_a_free_are_judged_alike_at_the_call_and_afterwards() {
     assert!(said.is_empty(), "{}", said.join("\n"));
     // Each is opened after its free by the three that had it open, and once more at the end.
     let expected = [(Rule::IpcOpenAfterFree, RANKS * ROUNDS * 4), (Rule::IpcUnknownHandle, RANKS)];
-    let expected =
-        expected.map(|(rule, count)| (rule.spec().name().to_owned(), (count, (0..RANKS).collect())));
+    let expected = expected.map(|(rule, count)| (rule.spec().name().to_owned(), (count, (0..RANKS).collect())));
     let found: Vec<_> = findings(&report).into_iter().map(|(key, what)| (key.0, what)).collect();
     assert_eq!(found, expected);
     let handles = report["handles"].as_array().expect("handles");

@@ -122,9 +122,8 @@ fn the_answer_to_a_probe_is_counted_at_the_end_and_told_nowhere_else() {
             assert!(!told.done.stderr.contains(function), "{what}");
             assert_eq!((told.results(), told.junit.contains("<failure"), told.red), (0, false, 0), "{what}");
             let groups = told.groups();
-            let is_one = |(of, is_usual, why): &(&str, bool, Option<&str>)| {
-                *of == function && *is_usual && why.is_some()
-            };
+            let is_one =
+                |(of, is_usual, why): &(&str, bool, Option<&str>)| *of == function && *is_usual && why.is_some();
             assert!(!groups.is_empty() && groups.iter().all(is_one), "{what}");
         }
     }
@@ -201,10 +200,7 @@ fn libraries_that_close_late_by_design_are_notes_with_the_setting() {
             assert!(found == rules || is_part, "{what}");
             assert!(told.findings().iter().all(|(severity, ..)| *severity == "note"), "{what}");
             let hints = told.report["findings"].as_array().expect("findings").iter();
-            assert!(
-                hints.clone().all(|one| one["hint"].as_str().is_some_and(|hint| hint.contains(setting))),
-                "{what}"
-            );
+            assert!(hints.clone().all(|one| one["hint"].as_str().is_some_and(|hint| hint.contains(setting))), "{what}");
             assert!(told.headline().starts_with("No rule "), "{what}");
             assert_eq!(told.done.status.code(), Some(0), "{what}");
             assert_eq!((told.results(), told.junit.contains("<failure")), (0, false), "{what}");

@@ -60,9 +60,7 @@ fn a_status_by_what_is_found_needs_a_record() {
         let name = option.split('=').next().expect("a name");
         assert_eq!(
             refused.stderr,
-            format!(
-                "cupeer: {name} and --record off contradict each other: findings go into the recording\n"
-            )
+            format!("cupeer: {name} and --record off contradict each other: findings go into the recording\n")
         );
     }
 }
@@ -70,15 +68,9 @@ fn a_status_by_what_is_found_needs_a_record() {
 #[test]
 fn findings_at_the_call_and_in_the_report_count_once() {
     let ended = run("ipc-flags", How::Bad, &["--error-exitcode", "9"]);
-    assert_eq!(
-        why(&ended),
-        ["cupeer: exits with 9, because 1 finding is a warning or an error (--error-exitcode)"]
-    );
+    assert_eq!(why(&ended), ["cupeer: exits with 9, because 1 finding is a warning or an error (--error-exitcode)"]);
     let ended = run("ipc-never-closed", How::Bad, &["--error-on", "all"]);
-    assert_eq!(
-        why(&ended),
-        ["cupeer: exits with 1, because 1 finding is chosen by --error-on: 1 ipc-never-closed"]
-    );
+    assert_eq!(why(&ended), ["cupeer: exits with 1, because 1 finding is chosen by --error-on: 1 ipc-never-closed"]);
 }
 
 #[test]
@@ -104,8 +96,7 @@ fn only_findings_of_the_own_run_count_in_a_shared_recording() {
     // A run within a run.
     let inner = support::install().join("bin/cupeer");
     let outer = [inner.to_str().unwrap(), "run", "--error-on", "ipc-flags", "--error-exitcode", "5", "--"];
-    let ended =
-        done(&mut scene("ipc-flags").under_within(How::Bad, &[], &folder.path().join("other"), &outer));
+    let ended = done(&mut scene("ipc-flags").under_within(How::Bad, &[], &folder.path().join("other"), &outer));
     assert_eq!(ended.status.code(), Some(5), "{}", ended.stderr);
 }
 

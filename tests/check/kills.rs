@@ -21,11 +21,7 @@ fn processes_that_are_killed_lead_to_no_false_finding() {
         let folder = temp_dir();
         let record = folder.path().join("record");
         let mut command = cupeer();
-        command
-            .args(["run", "--check=notes", "--sim=nvlink:2", "--out"])
-            .arg(&record)
-            .arg("--")
-            .arg(&program);
+        command.args(["run", "--check=notes", "--sim=nvlink:2", "--out"]).arg(&record).arg("--").arg(&program);
         let done = done(command.arg(IN_A_JOB.to_string()).arg(seed.to_string()));
         let said = format!("seed {seed}: {}\n{}", done.status, done.stderr);
         assert!(done.status.success() && done.stdout == format!("killed {IN_A_JOB}\n"), "{said}");

@@ -25,11 +25,7 @@ fn without_a_check_nothing_is_said_during_the_run_and_the_summary_has_what_the_r
     let ended = run("ipc-flags", How::Bad, &["--check=off"]);
     let live = ended.stderr.lines().filter(|line| line.starts_with("cupeer: error "));
     assert_eq!(live.count(), 0, "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("cupeer:   error ipc-flags: cuIpcOpenMemHandle_v2, once"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.contains("cupeer:   error ipc-flags: cuIpcOpenMemHandle_v2, once"), "{}", ended.stderr);
     let help = done(cupeer().args(["run", "--help"])).stdout;
     let said = "Nothing during the run; the summary and the report still list what the recording shows";
     assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains(said), "{help}");
@@ -112,8 +108,7 @@ fn a_rule_stops_the_process_for_a_debugger() {
     let mut command = scene("peer-flags").under(How::Bad, &options, &folder.path().join("record"));
     let mut launcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(launcher.stderr.take().unwrap()).lines();
-    let stopped =
-        lines.find(|line| line.as_ref().unwrap().contains(" is stopped at peer-flags; ")).unwrap().unwrap();
+    let stopped = lines.find(|line| line.as_ref().unwrap().contains(" is stopped at peer-flags; ")).unwrap().unwrap();
     let pid = stopped.split(' ').nth(2).unwrap().to_owned();
     wait_for("the program to stop", || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

@@ -28,11 +28,9 @@ fn ends_of_objects_that_others_hold_are_recorded() {
     assert!(of_lifetimes.len() > 10);
     for_each(of_lifetimes, |scene| {
         let mut said = Vec::new();
-        for options in [
-            &["--check=off"][..],
-            &["--check=off", "--record", "ring:1M"],
-            &["--check=off", "--record", "full:1M"],
-        ] {
+        for options in
+            [&["--check=off"][..], &["--check=off", "--record", "ring:1M"], &["--check=off", "--record", "full:1M"]]
+        {
             let (bad, good) = (recorded(scene, How::Bad, options), recorded(scene, How::Good, options));
             let rule = scene.rule.spec().name();
             // The duration of an opening is unknown if the importer ended without a record.
@@ -118,11 +116,7 @@ fn the_table_of_what_is_open_does_not_grow_with_those_who_have_ended() {
     // Two thousand exports, with as many entries about their addresses; three segments at most.
     assert!(tables.len() == 1 && tables[0] <= 700_000, "{tables:?}");
     let report = scenes::report(&record);
-    let rules: BTreeSet<&str> = report["findings"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|finding| finding["rule"].as_str())
-        .collect();
+    let rules: BTreeSet<&str> =
+        report["findings"].as_array().unwrap().iter().filter_map(|finding| finding["rule"].as_str()).collect();
     assert_eq!(rules, BTreeSet::from(["ipc-exporter-gone", "ipc-freed-while-open"]), "{}", done.stderr);
 }

@@ -38,8 +38,7 @@ fn a_right_program_whose_handles_come_back_yields_nothing() {
         let folder = temp_dir();
         let record = folder.path().join("record");
         let unchecked = done(&mut play.under(How::Good, &[], &record));
-        for (what, run, report) in
-            [("checked", &checked.done, &checked.report), ("read", &unchecked, &report(&record))]
+        for (what, run, report) in [("checked", &checked.done, &checked.report), ("read", &unchecked, &report(&record))]
         {
             if run.stdout != alone.stdout || !run.status.success() {
                 wrong.push(format!("{play:?}, {what}: {}\n{}{}", run.status, run.stdout, run.stderr));
@@ -110,9 +109,6 @@ fn a_released_handle_from_which_the_driver_does_not_come_back_is_found() {
         assert!(!ran.status.success() && ran.stderr.contains("vmm-handle-released"), "{}", ran.stderr);
         let report = report(&record);
         let [finding] = report["findings"].as_array().expect("rows").as_slice() else { panic!("{report:#}") };
-        assert_eq!(
-            (&finding["rule"], &finding["function"]),
-            (&"vmm-handle-released".into(), &function.into())
-        );
+        assert_eq!((&finding["rule"], &finding["function"]), (&"vmm-handle-released".into(), &function.into()));
     }
 }

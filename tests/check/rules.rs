@@ -75,27 +75,21 @@ const LONGEST_FIRST_LINE: usize = 112;
 /// The first lines of findings that are too long.
 fn too_long(stderr: &str) -> Vec<String> {
     let findings = stderr.lines().filter_map(|line| line.strip_prefix("cupeer: "));
-    let findings =
-        findings.filter(|line| ["error ", "warning ", "note "].iter().any(|word| line.starts_with(word)));
+    let findings = findings.filter(|line| ["error ", "warning ", "note "].iter().any(|word| line.starts_with(word)));
     let is_long = |line: &&str| {
-        let pids =
-            line.split("process ").skip(1).map(|rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+        let pids = line.split("process ").skip(1).map(|rest| rest.bytes().take_while(u8::is_ascii_digit).count());
         let more = pids.map(|digits| digits.saturating_sub(5)).sum::<usize>();
         // A slow machine makes ages longer, too: 3.2 ms is usual.
         let ages = line.split(" ago").filter_map(|before| before.rsplit(' ').nth(1));
         let older = ages.filter(|age| age.starts_with(|c: char| c.is_ascii_digit()));
         line.len() - more - older.map(|age| age.len().saturating_sub(3)).sum::<usize>() > LONGEST_FIRST_LINE
     };
-    findings
-        .filter(is_long)
-        .map(|line| format!("more than {LONGEST_FIRST_LINE} characters: {line}"))
-        .collect()
+    findings.filter(is_long).map(|line| format!("more than {LONGEST_FIRST_LINE} characters: {line}")).collect()
 }
 
 fn wrong_about_bad(scene: &Scene, checked: &Checked) -> Vec<String> {
     let mut said = Vec::new();
-    let expected: BTreeSet<&str> =
-        scene.also.iter().chain([&scene.rule]).map(|rule| rule.spec().name()).collect();
+    let expected: BTreeSet<&str> = scene.also.iter().chain([&scene.rule]).map(|rule| rule.spec().name()).collect();
     let found = checked.rules();
     if found != expected {
         said.push(format!("bad: expected {expected:?}, found {found:?}"));
@@ -121,7 +115,7 @@ fn wrong_about_bad(scene: &Scene, checked: &Checked) -> Vec<String> {
 /// True for a note about a cost: a right program may have it, except the right one of its scene.
 fn is_waste(scene: &Scene, finding: &Value) -> bool {
     let rule = finding["rule"].as_str().and_then(Rule::of);
-    let is_other = |rule: Rule| rule != scene.rule && rule.spec().tells(Tells::Waste);
+    let is_other = |rule: Rule| rule != scene.rule && rule.spec().states_fact(Tells::Waste);
     finding["severity"] == "note" && rule.is_some_and(is_other)
 }
 
@@ -192,10 +186,7 @@ fn a_use_breaks_the_same_rule_if_the_driver_refuses_it_at_once() {
             if !alone.status.success() {
                 said.push(format!("{how:?}: {}\n{}{}", alone.status, alone.stdout, alone.stderr));
             } else if how == How::Bad && !scene.results.iter().any(is_known) {
-                said.push(format!(
-                    "bad: expected one of {:?}, and it printed {:?}",
-                    scene.results, alone.stdout
-                ));
+                said.push(format!("bad: expected one of {:?}, and it printed {:?}", scene.results, alone.stdout));
             }
             said.extend(wrong(scene, how, &alone, &checked));
         }

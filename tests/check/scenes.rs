@@ -199,11 +199,7 @@ impl Play {
         let folder = temp_dir();
         let record = folder.path().join("record");
         let done = done(self.under(how, &["--check=notes"], &record).envs(variables.iter().copied()));
-        let text = if record.exists() {
-            support::stdout(cupeer().arg("report").arg(&record))
-        } else {
-            String::new()
-        };
+        let text = if record.exists() { support::stdout(cupeer().arg("report").arg(&record)) } else { String::new() };
         Checked { done, report: report(&record), text }
     }
 }
@@ -255,8 +251,7 @@ fn make_told_driver() -> PathBuf {
     );
     // The one behind gets another name, or there would be two drivers.
     let (soname, other) = (b"libcuda.so.1\0", b"libother.so\0\0");
-    let places: Vec<usize> =
-        (0..bytes.len() - soname.len()).filter(|at| bytes[*at..].starts_with(soname)).collect();
+    let places: Vec<usize> = (0..bytes.len() - soname.len()).filter(|at| bytes[*at..].starts_with(soname)).collect();
     assert!(!places.is_empty(), "no soname");
     places.iter().for_each(|at| bytes[*at..at + other.len()].copy_from_slice(other));
     let folder = built.with_extension("d");
@@ -288,10 +283,7 @@ fn forwarded(driver: &[u8]) -> Vec<String> {
 }
 
 /// Does something for each scene, on a few threads, and fails with all that failed: a sentence each.
-pub fn for_each(
-    wanted: impl IntoIterator<Item = &'static Scene>,
-    what: impl Fn(&'static Scene) -> Vec<String> + Sync,
-) {
+pub fn for_each(wanted: impl IntoIterator<Item = &'static Scene>, what: impl Fn(&'static Scene) -> Vec<String> + Sync) {
     let wanted: Vec<&Scene> = wanted.into_iter().collect();
     let next = Mutex::new(wanted.iter());
     let failures = Mutex::new(Vec::new());

@@ -10,10 +10,7 @@ type Site = (&'static str, &'static str, &'static str);
 
 /// Scenes, with what their finding is to name beside its call.
 const SCENES: [(&str, &[Site]); 12] = [
-    (
-        "ipc-closed-twice",
-        &[("opening", "twice", "= open_memory("), ("closing", "twice", "OK(cuIpcCloseMemHandle(p))")],
-    ),
+    ("ipc-closed-twice", &[("opening", "twice", "= open_memory("), ("closing", "twice", "OK(cuIpcCloseMemHandle(p))")]),
     (
         "ipc-open-after-free",
         &[("export", "after_free", "= export(p)"), ("freeing", "after_free", "if (bad) OK(cuMemFree_v2(p))")],
@@ -51,8 +48,7 @@ fn line_of(source: &str, function: &str, text: &str) -> u64 {
 fn has(stack: &Value, file: &str, line: u64) -> bool {
     let places = stack.as_array().into_iter().flatten();
     let mut lines = places.flat_map(|place| place["lines"].as_array().into_iter().flatten());
-    lines
-        .any(|known| known["line"] == line && known["file"].as_str().is_some_and(|path| path.ends_with(file)))
+    lines.any(|known| known["line"] == line && known["file"].as_str().is_some_and(|path| path.ends_with(file)))
 }
 
 #[test]
@@ -111,8 +107,7 @@ fn the_trace_leaks_and_calls_that_never_return_have_lines() {
     let line = line_of(&source, "twice", "OK(cuIpcCloseMemHandle(p))");
     shows(&record, &[], &format!("close.c:{line} in twice"));
     let pending = &report(&record)["processes"];
-    let mut pending =
-        pending.as_array().expect("processes").iter().flat_map(|p| p["pending"].as_array()).flatten();
+    let mut pending = pending.as_array().expect("processes").iter().flat_map(|p| p["pending"].as_array()).flatten();
     assert!(pending.any(|call| has(&call["stack"], "/close.c", line)), "{pending:?}");
 }
 

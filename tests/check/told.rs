@@ -75,12 +75,10 @@ fn a_callback_may_do_what_the_header_says_and_must_return() {
     };
     let heard = "leaves ipc-close-address\n";
     let (ended, _folder) = leaves("set");
-    let said =
-        format!("{heard}returned 1\nagain ipc-close-address 1\nand again\ncanceled 0, after 1\ndone\n");
+    let said = format!("{heard}returned 1\nagain ipc-close-address 1\nand again\ncanceled 0, after 1\ndone\n");
     assert_eq!((ended.stdout, ended.status.code()), (said, Some(0)), "{}", ended.stderr);
     let (ended, folder) = leaves("fork");
-    let both =
-        ["returned 1", "and again"].map(|line| ended.stdout.lines().filter(|other| *other == line).count());
+    let both = ["returned 1", "and again"].map(|line| ended.stdout.lines().filter(|other| *other == line).count());
     assert_eq!((both, ended.status.code()), ([2, 2], Some(0)), "{}{}", ended.stdout, ended.stderr);
     let report = report(folder.path());
     let process = |row: &Value| (row["events"].as_u64() > Some(0), row["exit"]["kind"].to_string());
@@ -92,14 +90,10 @@ fn a_callback_may_do_what_the_header_says_and_must_return() {
     let (ended, _folder) = leaves("cancel");
     let said = format!("{heard}canceled 1, after 1\ndone\n");
     assert_eq!((ended.stdout, ended.status.code()), (said, Some(0)), "{}", ended.stderr);
-    let line = "aborting: the callback of cupeer_on_finding did not return, but threw an exception or ended its thread\n";
+    let line =
+        "aborting: the callback of cupeer_on_finding did not return, but threw an exception or ended its thread\n";
     let (ended, _folder) = leaves("end");
-    assert_eq!(
-        (ended.stdout.as_str(), ended.status.signal()),
-        (heard, Some(libc::SIGABRT)),
-        "{}",
-        ended.stderr
-    );
+    assert_eq!((ended.stdout.as_str(), ended.status.signal()), (heard, Some(libc::SIGABRT)), "{}", ended.stderr);
     assert!(ended.stderr.contains(line), "{}", ended.stderr);
     let mut throws = cupeer();
     let folder = temp_dir();
@@ -140,9 +134,7 @@ fn a_log_of_json_has_findings_as_objects() {
     }
     assert_eq!(findings[0]["rule"], "ipc-close-address");
     assert_eq!(findings[0]["args"]["dptr"], "0x1000");
-    assert!(
-        findings[0]["driver_message"].as_str().is_some_and(|text| text.contains("invalid device pointer"))
-    );
+    assert!(findings[0]["driver_message"].as_str().is_some_and(|text| text.contains("invalid device pointer")));
     let stamps = ["ts_ns", "pid", "tid", "seq"];
     assert!(lines.iter().all(|line| stamps.iter().all(|key| line[key].is_number())));
 }
@@ -207,10 +199,8 @@ fn on_a_network_file_system_the_report_alone_knows_of_others() {
 fn behind_the_runtime_each_library_is_a_caller_of_its_own() {
     let folder = temp_dir();
     // It has to return to the runtime: no call at the end of a function.
-    let text =
-        "int through(int (*f)(unsigned long long)) { volatile int result = f(0x1000); return result; }";
-    let runtime =
-        support::compile_text("runtime", text, &["-shared", "-fPIC", "-Wl,-soname,libcudart.so.13"]);
+    let text = "int through(int (*f)(unsigned long long)) { volatile int result = f(0x1000); return result; }";
+    let runtime = support::compile_text("runtime", text, &["-shared", "-fPIC", "-Wl,-soname,libcudart.so.13"]);
     std::fs::copy(runtime, folder.path().join("libcudart.so.13")).expect("a copy");
     let text = "int through(int (*)(unsigned long long));\n\
                 void closes(int (*f)(unsigned long long)) { for (int i = 0; i < 12; i++) through(f); }";
@@ -235,8 +225,7 @@ fn behind_the_runtime_each_library_is_a_caller_of_its_own() {
         assert_eq!(said, 10, "{}", ended.stderr);
     }
     let report = report(&record);
-    let counts: Vec<_> =
-        report["findings"].as_array().expect("findings").iter().map(|f| &f["count"]).collect();
+    let counts: Vec<_> = report["findings"].as_array().expect("findings").iter().map(|f| &f["count"]).collect();
     assert_eq!(counts, [12, 12], "{report}");
 }
 
@@ -286,8 +275,7 @@ fn the_same_line_of_several_processes_is_said_once() {
     let folder = temp_dir();
     let all = ["sh", "-c", "\"$0\" \"$@\" & \"$0\" \"$@\" & \"$0\" \"$@\" & wait"];
     let scene = super::scenes::scene("ipc-flags");
-    let ended =
-        done(&mut scene.under_within(super::scenes::How::Bad, &[], &folder.path().join("record"), &all));
+    let ended = done(&mut scene.under_within(super::scenes::How::Bad, &[], &folder.path().join("record"), &all));
     let live = ended.stderr.lines().filter(|line| line.starts_with("cupeer: error ipc-flags: "));
     assert_eq!(live.count(), 1, "{}", ended.stderr);
     let count = "cupeer:   error ipc-flags: cuIpcOpenMemHandle_v2, 3 times in 3 processes";

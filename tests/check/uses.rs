@@ -34,14 +34,13 @@ fn play(options: &str, seed: u32, kind: &str, times: u32, threads: u32) -> (Uses
         let text = |key: &str| row[key].as_str().expect("a text").to_owned();
         // The same handles are opened all the time, which is wasteful, but not wrong.
         let rule = Rule::of(&text("rule")).expect("a rule");
-        if rule.spec().tells(Tells::Waste) {
+        if rule.spec().states_fact(Tells::Waste) {
             continue;
         }
         // The use of an address by a kernel is unknown, and so is the memory at the launch of a graph.
         let is_inferred = ["use-in-kernel", "use-in-graph"].contains(&text("rule").as_str());
         assert_eq!(text("confidence"), if is_inferred { "inferred" } else { "certain" }, "{row:#}");
-        *found.entry((text("rule"), text("function"))).or_default() +=
-            row["count"].as_u64().expect("a number");
+        *found.entry((text("rule"), text("function"))).or_default() += row["count"].as_u64().expect("a number");
     }
     (planted, found)
 }
@@ -107,17 +106,11 @@ fn a_copy_from_which_the_driver_does_not_come_back_is_found() {
         let folder = temp_dir();
         let record = folder.path().join("record");
         let mut command = cupeer();
-        command
-            .args(["run", "--sim=nvlink:2", "--check=notes"])
-            .args(fault)
-            .arg("--out")
-            .arg(&record)
-            .arg("--");
+        command.args(["run", "--sim=nvlink:2", "--check=notes"]).args(fault).arg("--out").arg(&record).arg("--");
         let done = done(command.arg(&program).arg("copy"));
         assert_eq!(done.status.success(), fault.is_empty(), "{}{}", done.stdout, done.stderr);
         let findings = report(&record)["findings"].clone();
-        let row =
-            findings.as_array().and_then(|rows| rows.iter().find(|row| row["rule"] == "use-after-close"));
+        let row = findings.as_array().and_then(|rows| rows.iter().find(|row| row["rule"] == "use-after-close"));
         let row = row.unwrap_or_else(|| panic!("{findings:#}"));
         assert_eq!((&row["function"], &row["count"]), (&"cuMemcpy".into(), &1.into()), "{findings:#}");
     }

@@ -127,8 +127,7 @@ fn pytest_fails_a_test_by_what_its_peers_break() {
     let plays = folder.path().join("plays.json");
     // One scene for each rule: the others differ in what the program does.
     let mut rules = BTreeSet::new();
-    let scenes: Vec<&Scene> =
-        scenes().iter().filter(|scene| rules.insert(scene.rule.spec().name())).collect();
+    let scenes: Vec<&Scene> = scenes().iter().filter(|scene| rules.insert(scene.rule.spec().name())).collect();
     let rules = rules.into_iter().collect::<Vec<_>>().join(",");
     let all: Vec<Value> = scenes.iter().map(|scene| play(scene)).collect();
     fs::write(&plays, Value::from(all).to_string()).unwrap();
@@ -186,14 +185,12 @@ fn junit_has_no_test_case_of_a_rule_that_does_not_apply() {
     let root = xml::read(&junit).expect("XML");
     let suite = &root.children[0];
     assert_eq!(suite.get("skipped"), "0", "{junit}");
-    let rules: Vec<&str> =
-        suite.all("testcase").map(|case| case.get("name")).filter(|name| is_rule(name)).collect();
+    let rules: Vec<&str> = suite.all("testcase").map(|case| case.get("name")).filter(|name| is_rule(name)).collect();
     assert!(rules.contains(&"peer-flags") && rules.len() < RULES.len() / 2, "{rules:?}");
     // Nothing ran: that is no success.
     let empty = report(&record, &["--format", "junit", "--function", "cuIpcOpenMemHandle"]).stdout;
     let root = xml::read(&empty).expect("XML");
-    let skipped =
-        root.children[0].all("testcase").find(|case| case.get("name") == "calls").expect("a test case");
+    let skipped = root.children[0].all("testcase").find(|case| case.get("name") == "calls").expect("a test case");
     let why = skipped.all("skipped").next().expect("it is skipped").get("message").to_owned();
     assert_eq!(why, "no call matches --function cuIpcOpenMemHandle");
     support::stdout(cupeer().arg("report").arg(&record).args(["--error-on", "all"]));

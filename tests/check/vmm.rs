@@ -31,9 +31,7 @@ fn both(name: &str) -> String {
 fn without_addresses(text: &str) -> String {
     let mut parts = text.split("0x");
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| {
-        text + "0x" + part.trim_start_matches(|digit: char| digit.is_ascii_hexdigit())
-    })
+    parts.fold(first, |text, part| text + "0x" + part.trim_start_matches(|digit: char| digit.is_ascii_hexdigit()))
 }
 
 #[test]
@@ -46,10 +44,7 @@ fn the_sentences_have_the_values_of_the_process() {
         both("vmm-handle-type/imported"),
         "an imported allocation cannot be exported again, with any handle type; this call asks for POSIX_FILE_DESCRIPTOR"
     );
-    assert_eq!(
-        both("vmm-unreachable-device/none"),
-        "desc names device 99, but this process sees devices 0 to 1"
-    );
+    assert_eq!(both("vmm-unreachable-device/none"), "desc names device 99, but this process sees devices 0 to 1");
     assert_eq!(
         both("vmm-partial-mapping"),
         "size is 2 MiB, but the allocation has 4 MiB, and must be mapped as a whole"
@@ -96,20 +91,13 @@ fn facts_unknown_to_an_importer_are_not_invented() {
 fn a_number_in_place_of_a_descriptor_is_traced_to_its_exporter() {
     let [(now, sure), (later, guessed)] = said("vmm-descriptor");
     let number = now.strip_prefix("osHandle is ").and_then(|rest| rest.split_once(',')).expect("a number").0;
-    let ending =
-        format!(" exported memory as its own file descriptor {number}, and each process has its own numbers");
+    let ending = format!(" exported memory as its own file descriptor {number}, and each process has its own numbers");
     assert!(now.contains(&format!("this process has no file descriptor {number}; process ")), "{now}");
     assert!(now.ends_with(&ending), "{now}");
-    assert!(
-        later
-            .starts_with(&format!("osHandle is {number}, which is not a file descriptor of exported memory"))
-    );
+    assert!(later.starts_with(&format!("osHandle is {number}, which is not a file descriptor of exported memory")));
     assert_eq!((sure.as_str(), guessed.as_str()), ("certain", "inferred"));
     let [(now, sure), _] = said("vmm-descriptor/pool");
-    assert!(
-        now.starts_with("handle is ") && now.contains(", and this process has no file descriptor "),
-        "{now}"
-    );
+    assert!(now.starts_with("handle is ") && now.contains(", and this process has no file descriptor "), "{now}");
     assert!(now.contains("exported memory as its own file descriptor ") && sure == "certain", "{now}");
     let [(now, sure), (later, guessed)] = said("vmm-descriptor/kind");
     assert!(now.contains(" is a pool that process ") && sure == "certain", "{now}");
@@ -121,18 +109,13 @@ fn a_number_in_place_of_a_descriptor_is_traced_to_its_exporter() {
     let [(now, sure), _] = said("vmm-descriptor/taken");
     assert!(now.contains(" of this process is not exported memory; process ") && sure == "inferred", "{now}");
     assert!(
-        said("vmm-descriptor/refused")[0]
-            .0
-            .starts_with("osHandle is -1, which is not a file descriptor; the call")
+        said("vmm-descriptor/refused")[0].0.starts_with("osHandle is -1, which is not a file descriptor; the call")
     );
 }
 
 #[test]
 fn the_sentences_about_multicast_objects_have_the_values_of_the_process() {
-    assert_eq!(
-        both("multicast-granularity"),
-        "size is 4198400, which is not a multiple of the granularity (2 MiB)"
-    );
+    assert_eq!(both("multicast-granularity"), "size is 4198400, which is not a multiple of the granularity (2 MiB)");
     let twice = both("multicast-device");
     assert!(twice.starts_with("this process has added device 0 (c09e.."), "{twice}");
     let more = both("multicast-device/more");

@@ -180,23 +180,13 @@ fn a_job_that_timeout_ended_is_told_with_that() {
     for (outer, inner) in [(&["timeout", "1"][..], &[][..]), (&[], &["timeout", "1"])] {
         let told = Job::start(outer, inner, "wait").told();
         let first = first(&told.summary);
-        assert!(
-            first.starts_with("cupeer: 3 processes were ended by SIGTERM from outside after "),
-            "{first}"
-        );
+        assert!(first.starts_with("cupeer: 3 processes were ended by SIGTERM from outside after "), "{first}");
         assert!(first.contains("(timeout, process "), "{first}");
-        assert!(
-            told.text.starts_with("3 processes were ended by SIGTERM from outside after "),
-            "{}",
-            told.text
-        );
+        assert!(told.text.starts_with("3 processes were ended by SIGTERM from outside after "), "{}", told.text);
         assert_eq!(told.code, Some(124), "{}", told.summary);
         told.suspects_nothing();
         for process in told.processes() {
-            assert_eq!(
-                (&process["asked"]["signal"], &process["asked"]["sender"]),
-                (&15.into(), &"timeout".into())
-            );
+            assert_eq!((&process["asked"]["signal"], &process["asked"]["sender"]), (&15.into(), &"timeout".into()));
         }
     }
 }
@@ -216,16 +206,9 @@ fn stops_by_a_person_or_a_scheduler_are_followed_to_the_end() {
         let sent = now();
         job.send(signal, sign);
         let told = job.told();
-        assert!(
-            first(&told.summary).contains(&format!(" ended by {name} from outside after ")),
-            "{}",
-            told.summary
-        );
+        assert!(first(&told.summary).contains(&format!(" ended by {name} from outside after ")), "{}", told.summary);
         told.suspects_nothing();
-        assert_eq!(
-            (told.signal, told.code),
-            if how == "wait" { (Some(signal), None) } else { (None, Some(143)) }
-        );
+        assert_eq!((told.signal, told.code), if how == "wait" { (Some(signal), None) } else { (None, Some(143)) });
         let began = told.json["record"]["began_ns"].as_u64().unwrap();
         assert!(told.json["record"]["ended_ns"].as_u64().unwrap() >= sent, "{}", told.text);
         let data = support::page_data(&told.page);
@@ -324,8 +307,7 @@ fn a_parent_that_ends_its_children_and_returns_well_is_right() {
 #[test]
 fn an_end_by_cupeer_itself_is_told_as_such() {
     let job = Job::start(&[], &[], "ignore");
-    let (boot, launcher) =
-        (fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap(), job.launcher.id());
+    let (boot, launcher) = (fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap(), job.launcher.id());
     let boot = boot.trim().replace('-', "");
     let mut file = fs::OpenOptions::new().append(true).open(job.record().join("job")).unwrap();
     writeln!(file, "signal={boot}:{launcher}:1:9:{launcher}:cupeer").unwrap();
@@ -369,17 +351,11 @@ fn no_note_is_found_about_a_process_that_was_ended_from_outside() {
             return 0;
         }"#;
     let program = compile_linked("reopens", text);
-    for (signal, is_told) in
-        [(0, true), (libc::SIGSEGV, true), (libc::SIGTERM, false), (libc::SIGKILL, false)]
-    {
+    for (signal, is_told) in [(0, true), (libc::SIGSEGV, true), (libc::SIGTERM, false), (libc::SIGKILL, false)] {
         let folder = temp_dir();
         let record = folder.path().join("r");
         let mut run = cupeer();
-        run.args(["run", "--sim=nvlink:2", "-o"])
-            .arg(&record)
-            .arg("--")
-            .arg(&program)
-            .arg(signal.to_string());
+        run.args(["run", "--sim=nvlink:2", "-o"]).arg(&record).arg("--").arg(&program).arg(signal.to_string());
         let told = done(&mut run);
         let text = report(&record).0;
         for said in [&told.stderr, &text] {

@@ -18,8 +18,7 @@ fn has(module: &str) -> bool {
         left_out!("{PACKAGES}/{module} is not there; scripts/engines fetches it");
         return false;
     }
-    let java =
-        || std::env::var_os("JAVA_HOME").map_or("java".into(), |home| PathBuf::from(home).join("bin/java"));
+    let java = || std::env::var_os("JAVA_HOME").map_or("java".into(), |home| PathBuf::from(home).join("bin/java"));
     let runs = |java: &Path| plain(java).arg("-version").output().is_ok_and(|ended| ended.status.success());
     if module == SPARK && !runs(&java()) {
         left_out!("Spark, because there is no Java");
@@ -61,10 +60,8 @@ fn all_engines_read_the_same() {
     let (scene, folder) = (scene(), temp_dir());
     let all = exports(&scene.dir(), folder.path());
     export(&scene.dir(), &all.join("another"), &["--job", "another"]);
-    let answers: Vec<(&str, Value)> = ENGINES
-        .iter()
-        .filter_map(|(engine, module)| Some((*engine, ask(engine, module, &all, &["sums"])?)))
-        .collect();
+    let answers: Vec<(&str, Value)> =
+        ENGINES.iter().filter_map(|(engine, module)| Some((*engine, ask(engine, module, &all, &["sums"])?))).collect();
     let Some((first, expected)) = answers.first() else { return };
     assert!(expected["call"]["rows_"].as_u64() > Some(60), "{expected}");
     assert!(expected["call"]["s_time_ns"].as_u64() > Some(0), "{expected}");
@@ -80,8 +77,7 @@ fn of<'a>(answer: &'a Value, recipe: &str) -> &'a Vec<Value> {
     answer[recipe].as_array().unwrap_or_else(|| panic!("no answer to {recipe}"))
 }
 
-const RECIPES: [&str; 6] =
-    ["ranks.sql", "holders.sql", "opens.sql", "failures.sql", "growth.sql", "weeks.sql"];
+const RECIPES: [&str; 6] = ["ranks.sql", "holders.sql", "opens.sql", "failures.sql", "growth.sql", "weeks.sql"];
 /// Those that read all calls.
 const HEAVIEST: [&str; 3] = ["ranks.sql", "opens.sql", "weeks.sql"];
 
@@ -93,18 +89,11 @@ fn compare(record: &Path, answer: &Value) {
     let mut deviating = Vec::new();
     for function in functions {
         for row in function["ranks"]["deviating"].as_array().into_iter().flatten() {
-            deviating.push(json!([
-                function["function"],
-                row["rank"],
-                row["calls"],
-                row["others"],
-                row["exact"]
-            ]));
+            deviating.push(json!([function["function"], row["rank"], row["calls"], row["others"], row["exact"]]));
         }
     }
     deviating.sort_by_key(ToString::to_string);
-    let row =
-        |row: &Value| json!([row["function"], row["rank"], row["calls"], row["others"], flag(&row["exact"])]);
+    let row = |row: &Value| json!([row["function"], row["rank"], row["calls"], row["others"], flag(&row["exact"])]);
     let mut said: Vec<Value> = of(answer, "ranks.sql").iter().map(row).collect();
     said.sort_by_key(ToString::to_string);
     assert_eq!(said, deviating);
@@ -145,8 +134,7 @@ fn compare(record: &Path, answer: &Value) {
 
     let usual = |failure: &&Value| {
         let mut groups = report["failure_groups"].as_array().unwrap().iter();
-        let is_it =
-            |group: &&Value| group["function"] == failure["function"] && group["result"] == failure["result"];
+        let is_it = |group: &&Value| group["function"] == failure["function"] && group["result"] == failure["result"];
         !groups.find(is_it).expect("the group")["usual"].as_bool().unwrap()
     };
     let mut first: BTreeMap<String, (u64, String, String)> = BTreeMap::new();
@@ -258,11 +246,7 @@ fn spark_writes_the_answers_of_a_site_as_tables() {
     };
     let Some(expected) = ask("duckdb", "duckdb", &all, &RECIPES).filter(|_| has(SPARK)) else { return };
     let wrong = fleet(&["seasons"]);
-    assert!(
-        wrong.stderr.contains("there is no recipe seasons; there are failures, growth, "),
-        "{}",
-        wrong.stderr
-    );
+    assert!(wrong.stderr.contains("there is no recipe seasons; there are failures, growth, "), "{}", wrong.stderr);
     assert!(!wrong.status.success() && !answers.exists());
     // Twice: what is there is replaced.
     for recipes in [&["weeks"][..], &[]] {
@@ -280,8 +264,7 @@ fn spark_writes_the_answers_of_a_site_as_tables() {
 fn assert_same(answer: &Value, expected: &Value, recipes: &[&str], who: &str) {
     for recipe in recipes {
         let rows = |answer: &Value| {
-            let mut rows: Vec<String> =
-                of(answer, recipe).iter().map(|row| plain_row(row).to_string()).collect();
+            let mut rows: Vec<String> = of(answer, recipe).iter().map(|row| plain_row(row).to_string()).collect();
             rows.sort();
             rows
         };

@@ -62,10 +62,6 @@ fn an_export_that_does_not_fit_leaves_nothing() {
         .args(export.get_args());
     let ended = done(&mut limited);
     assert_eq!(ended.status.code(), Some(125), "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("failed to write ") && ended.stderr.contains("File too large"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.contains("failed to write ") && ended.stderr.contains("File too large"), "{}", ended.stderr);
     assert_eq!(names(folder.path()), [] as [&str; 0], "nothing is left");
 }

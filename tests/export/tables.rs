@@ -16,8 +16,7 @@ type Row = BTreeMap<String, Value>;
 
 /// The files of a table.
 pub fn files(out: &Path, table: &str) -> Vec<PathBuf> {
-    let entries =
-        |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let entries = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> = entries(out.join(table)).flat_map(entries).collect();
     files.sort();
     files
@@ -34,8 +33,7 @@ pub fn rows(out: &Path, table: &str) -> Vec<Row> {
         other => panic!("{other:?} is in no table"),
     };
     let of = |path: PathBuf| {
-        let reader =
-            SerializedFileReader::new(File::open(&path).expect("a file")).expect("a file of Parquet");
+        let reader = SerializedFileReader::new(File::open(&path).expect("a file")).expect("a file of Parquet");
         let rows = reader.get_row_iter(None).expect("rows").map(move |row| {
             row.expect("a row").get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect()
         });
@@ -63,9 +61,8 @@ fn the_tables_say_what_the_report_says() {
     let objects = rows(&out, "object");
     assert_eq!(objects.len(), handles.len());
     for object in &objects {
-        let is_it = |handle: &&Value| {
-            handle["fingerprint"] == object["fingerprint"] && handle["kind"] == object["kind"]
-        };
+        let is_it =
+            |handle: &&Value| handle["fingerprint"] == object["fingerprint"] && handle["kind"] == object["kind"];
         let handle = handles.iter().find(is_it).expect("the handle of an object");
         for name in ["state", "bytes", "device", "exported_ns", "exports", "freed_ns"] {
             assert_eq!(object[name], handle[name], "{name}");
@@ -81,8 +78,7 @@ fn the_tables_say_what_the_report_says() {
     assert_eq!(rows(&out, "device").len(), 8);
     // A failure with its stack, down to the frames.
     let failure = &report["failures"][0];
-    let call =
-        calls.iter().find(|row| row["time_ns"] == failure["time_ns"] && row["proc"] == failure["proc"]);
+    let call = calls.iter().find(|row| row["time_ns"] == failure["time_ns"] && row["proc"] == failure["proc"]);
     let call = call.expect("the call that failed");
     assert_eq!((&call["result"], &call["tid"]), (&failure["result"], &failure["tid"]));
     let stacks = rows(&out, "stack");
@@ -93,10 +89,7 @@ fn the_tables_say_what_the_report_says() {
     for (frame, place) in frames.iter().zip(failure["stack"].as_array().unwrap()) {
         let row = places.iter().find(|row| row["frame"] == frame["frame"]).expect("the frame");
         assert_eq!((&row["library"], &row["build_id"]), (&place["library"], &place["build_id"]));
-        assert_eq!(
-            format!("{:#x}", row["library_offset"].as_i64().unwrap()),
-            place["offset"].as_str().unwrap()
-        );
+        assert_eq!(format!("{:#x}", row["library_offset"].as_i64().unwrap()), place["offset"].as_str().unwrap());
     }
 }
 
@@ -152,10 +145,7 @@ fn a_call_that_returns_late_or_never_is_there_once() {
     export(&scene.dir(), &out, &[]);
     let calls = rows(&out, "call");
     assert_eq!(calls.len(), 42);
-    assert_eq!(
-        (&calls[0]["function"], &calls[0]["duration_ns"]),
-        (&json!("cuIpcCloseMemHandle"), &json!(800_000))
-    );
+    assert_eq!((&calls[0]["function"], &calls[0]["duration_ns"]), (&json!("cuIpcCloseMemHandle"), &json!(800_000)));
     let last = &calls[41];
     assert_eq!(
         (&last["outcome"], &last["duration_ns"], &last["result"]),
@@ -171,7 +161,7 @@ fn an_empty_record_has_all_tables_without_rows() {
     let out = folder.path().join("out");
     let said = export(&scene.dir(), &out, &[]).stdout;
     assert!(said.contains("has 1 process, 0 calls, 0 openings and 0 findings: "), "{said}");
-    for table in cupeer_export::page::names() {
+    for table in cupeer_export::page::table_names() {
         assert_eq!(files(&out, table).len(), 1, "{table}");
         let expected = match table {
             "process" => 1,
@@ -204,8 +194,7 @@ fn a_cut_record_exports_what_the_report_reads_and_says_so() {
     assert_eq!(about["problems"].as_array().unwrap().len(), problems.len());
     let processes = rows(&out, "process");
     let marks = rows(&out, "mark").len() as u64;
-    let events: u64 =
-        report["processes"].as_array().unwrap().iter().map(|row| row["events"].as_u64().unwrap()).sum();
+    let events: u64 = report["processes"].as_array().unwrap().iter().map(|row| row["events"].as_u64().unwrap()).sum();
     assert_eq!(rows(&out, "call").len() as u64 + marks, events);
     let looked: Vec<&Value> = processes.iter().map(|row| &row["looked"]).collect();
     assert_eq!(looked.iter().filter(|word| **word == "cut").count(), 1, "{looked:?}");
@@ -232,7 +221,7 @@ fn a_packed_record_exports_the_same() {
     let [plain, from_pack] = ["plain", "packed"].map(|name| folder.path().join(name));
     export(&scene.dir(), &plain, &["--job", "same"]);
     export(&packed, &from_pack, &["--job", "same"]);
-    for table in cupeer_export::page::names() {
+    for table in cupeer_export::page::table_names() {
         assert_eq!(rows(&plain, table), rows(&from_pack, table), "{table}");
     }
     let named = folder.path().join("named");
@@ -251,10 +240,9 @@ fn redacted_words_are_in_no_table() {
     actor.ask(100, 1);
     actor.ends();
     let all = |out: &Path| {
-        let tables = cupeer_export::page::names().into_iter().flat_map(|table| rows(out, table));
+        let tables = cupeer_export::page::table_names().into_iter().flat_map(|table| rows(out, table));
         let rows: String = tables.map(|row| serde_json::to_string(&row).unwrap()).collect();
-        rows + &fs::read_to_string(out.join("_cupeer.json")).unwrap()
-            + &support::names(&out.join("call")).concat()
+        rows + &fs::read_to_string(out.join("_cupeer.json")).unwrap() + &support::names(&out.join("call")).concat()
     };
     let (plain, redacted) = (folder.path().join("plain"), folder.path().join("redacted"));
     export(&scene.dir(), &plain, &[]);
@@ -272,8 +260,7 @@ fn redacted_words_are_in_no_table() {
 fn a_thousand_hosts_need_few_open_files() {
     let (scene, folder) = (Scene::new(), temp_dir());
     for number in 0..1000u32 {
-        let about =
-            About { pid: 1000 + number, boot_id: u128::from(number).to_le_bytes(), ..About::default() };
+        let about = About { pid: 1000 + number, boot_id: u128::from(number).to_le_bytes(), ..About::default() };
         let mut actor = scene.process(about).on(&format!("node-{number}"));
         actor.ask(100, 1);
         actor.ends();

@@ -63,7 +63,7 @@ fn a_job_that_is_none_is_refused_at_once() {
 #[test]
 fn a_job_of_somebody_else_is_for_those_who_share() {
     let folder = temp_dir();
-    writer::job(folder.path()).unwrap();
+    writer::write_job_file(folder.path()).unwrap();
     if !is_given_away(&folder.path().join("job")) {
         return;
     }
@@ -88,8 +88,7 @@ fn a_job_of_somebody_else_is_for_those_who_share() {
 fn a_table_of_somebody_else_is_for_those_who_share() {
     let folder = temp_dir();
     let record = folder.path().join("record");
-    let scene =
-        |commands: &str| Scene::new(linked("shared.c", &[])).args(&commands.split(' ').collect::<Vec<_>>());
+    let scene = |commands: &str| Scene::new(linked("shared.c", &[])).args(&commands.split(' ').collect::<Vec<_>>());
     let command = |commands: &str, share: bool| {
         let mut command = scene(commands).command(Cupeer::Recording, folder.path());
         command.env(env::OUT, &record).env(env::CHECK, "warnings").env_remove("FAKE_DRIVER_LOG");
@@ -122,10 +121,7 @@ fn a_table_of_somebody_else_is_for_those_who_share() {
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success(), "{}: {said}", ended.status);
-    assert!(
-        said.contains("it belongs to another user; several users record together with --share group"),
-        "{said}"
-    );
+    assert!(said.contains("it belongs to another user; several users record together with --share group"), "{said}");
 }
 
 #[test]
@@ -142,10 +138,7 @@ fn pipes_are_neither_plans_nor_drivers_nor_packs() {
         ),
         (&["run", "--driver", pipe, "--", "true"], "it is a pipe, not a file"),
         (&["run", &at("--sim"), "--", "true"], "not a regular file, as a topology must be"),
-        (
-            &["run", "--sim", "--inject-file", "/dev/stdin", "--", "true"],
-            "not a file; a fault plan is a regular file",
-        ),
+        (&["run", "--sim", "--inject-file", "/dev/stdin", "--", "true"], "not a file; a fault plan is a regular file"),
         (&["run", "--sim", "--inject-file", "/dev/zero", "--", "true"], "it is a device, not a file"),
         (&["doctor", "--driver", pipe], "it is a pipe, not a file"),
         (&["doctor", "--between", pipe, pipe], "it is a pipe, not a file"),
@@ -202,8 +195,7 @@ fn a_ring_that_no_memory_holds_is_refused() {
         let kept = format!("--record=ring:{size}");
         let ended = done(&mut with(&["run", "--sim", &kept, "--", "true"]));
         assert!(
-            ended.status.code() == Some(125)
-                && ended.stderr.contains("a SIZE is at least 1M and at most 1024G"),
+            ended.status.code() == Some(125) && ended.stderr.contains("a SIZE is at least 1M and at most 1024G"),
             "{}",
             ended.stderr
         );
@@ -213,8 +205,7 @@ fn a_ring_that_no_memory_holds_is_refused() {
         command.env(env::OUT, folder.path().join("record")).env(env::RECORD, format!("ring:{size}"));
         let ended = done(&mut limited(&command));
         assert!(
-            ended.stdout == "done\n"
-                && ended.stderr.contains("a SIZE is at least 1M and at most 1024G; using auto"),
+            ended.stdout == "done\n" && ended.stderr.contains("a SIZE is at least 1M and at most 1024G; using auto"),
             "{}",
             ended.stderr
         );

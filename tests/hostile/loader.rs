@@ -70,9 +70,7 @@ fn libraries_that_somebody_has_planted_are_not_loaded() {
 
 #[test]
 fn a_library_that_somebody_else_could_change_is_refused() {
-    for (name, mode) in
-        [("libcupeer.so", 0o755), ("libcupeer_sim.so", 0o755), ("libcupeer.so", 0o777), ("", 0o777)]
-    {
+    for (name, mode) in [("libcupeer.so", 0o755), ("libcupeer_sim.so", 0o755), ("libcupeer.so", 0o777), ("", 0o777)] {
         let folder = temp_dir();
         let place = folder.path().join("place");
         let cupeer = installed(&place);

@@ -33,9 +33,8 @@ fn a_link_that_waits_for_the_file_of_a_job_is_not_followed() {
         fs::create_dir(&record).unwrap();
         set_mode(&record, 0o777);
         // exec keeps the number of the process.
-        let script = format!(
-            "ln -s \"$0\" \"$1/.job-$$\"; exec \"$2\" run --sim -o \"$1\" --record full {share} -- true"
-        );
+        let script =
+            format!("ln -s \"$0\" \"$1/.job-$$\"; exec \"$2\" run --sim -o \"$1\" --record full {share} -- true");
         let mut command = support::plain("sh");
         command.args(["-c", &script]).arg(&victim).arg(&record).arg(support::install().join("bin/cupeer"));
         let ended = done(&mut command);
@@ -121,15 +120,10 @@ fn a_log_follows_no_link_of_somebody_else_where_everybody_makes_files() {
     }
     for (planted, what) in [(&link, "a link"), (&file, "a file")] {
         let ended = done(&mut logging(planted));
-        let sentence =
-            format!("it is {what} of user 65534, in a directory where others can write; name another file");
+        let sentence = format!("it is {what} of user 65534, in a directory where others can write; name another file");
         assert!(ended.status.code() == Some(125) && ended.stderr.contains(&sentence), "{}", ended.stderr);
         let ended = done(&mut logging_alone(planted));
-        assert!(
-            ended.stdout == "done\n" && ended.stderr.contains("cannot write the log"),
-            "{}",
-            ended.stderr
-        );
+        assert!(ended.stdout == "done\n" && ended.stderr.contains("cannot write the log"), "{}", ended.stderr);
         assert_untouched(&victim, what);
         assert_eq!(fs::read_to_string(&file).unwrap(), "", "{what}");
     }

@@ -3,7 +3,7 @@
 use super::limited;
 use crate::support::{Done, done, temp_dir, with};
 use cupeer_record::writer::{self, About, Writer, call};
-use cupeer_record::{Details, FaultRule, Finding, Library, Object, Outcome};
+use cupeer_record::{Details, FaultCounts, Finding, FindingObject, Library, Outcome};
 use cupeer_rules::Severity;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live;
@@ -62,8 +62,8 @@ fn record(directory: &Path) {
                 rule: format!("rule{WILD}"),
                 message: WILD.into(),
                 hint: WILD.into(),
-                objects: vec![Object {
-                    what: finding::Object { pid, role: finding::role::EXPORT, ..Default::default() },
+                objects: vec![FindingObject {
+                    what: finding::FindingObject { pid, role: finding::role::EXPORT, ..Default::default() },
                     frames: vec![0x10_0010],
                 }],
             }],
@@ -73,7 +73,7 @@ fn record(directory: &Path) {
         writer.mark(stream, 3_000_000, WILD.as_bytes()).unwrap();
         writer.finish().unwrap();
     }
-    let rule = |text: &str| FaultRule {
+    let rule = |text: &str| FaultCounts {
         name: format!("plan/{WILD}"),
         text: text.into(),
         matched: 3,
@@ -81,7 +81,7 @@ fn record(directory: &Path) {
         processes: 1,
     };
     let rules = [rule(WILD), rule(&format!("cuInit:hang={WILD}"))];
-    writer::faults(directory, (About::default().boot_id, 1), &rules, 1, &[]).unwrap();
+    writer::write_fault_counts(directory, (About::default().boot_id, 1), &rules, 1, &[]).unwrap();
     fs::write(directory.join(format!("{WILD}.cupeer")), "nothing").unwrap();
     fs::write(directory.join(format!("{}{WILD}", live::PREFIX)), "nothing").unwrap();
 }
@@ -139,12 +139,12 @@ fn numbers_of_any_size_are_compared() {
     let directory = folder.path();
     for pid in [1000, 1001] {
         let mut writer = Writer::create(directory, About { pid, ..About::default() }).unwrap();
-        writer.header(|header| header.lost = u64::MAX).unwrap();
+        writer.change_header(|header| header.lost = u64::MAX).unwrap();
         let stream = writer.stream(pid).unwrap();
         for (i, monotonic) in [1, i64::MAX as u64, 1 << 63, u64::MAX].into_iter().enumerate() {
             let at = 2_000_000 + 1000 * i as u64;
             let mut one = call(FnId::cuCtxEnablePeerAccess, at, at + 500);
-            let what = finding::Object {
+            let what = finding::FindingObject {
                 pid,
                 monotonic,
                 bytes: u64::MAX,
@@ -159,13 +159,13 @@ fn numbers_of_any_size_are_compared() {
                 rule: format!("rule-{i}"),
                 message: "".into(),
                 hint: "".into(),
-                objects: vec![Object { what, frames: vec![u64::MAX, 1] }],
+                objects: vec![FindingObject { what, frames: vec![u64::MAX, 1] }],
             }];
             writer.call(stream, &one).unwrap();
         }
         writer.finish().unwrap();
     }
-    let rule = |text: &str| FaultRule {
+    let rule = |text: &str| FaultCounts {
         name: "plan/1".into(),
         text: text.into(),
         matched: u64::MAX,
@@ -174,7 +174,7 @@ fn numbers_of_any_size_are_compared() {
     };
     for plan in [1, 2] {
         let rules = [rule("cuInit:hang"), rule("cuInit:delay=1ms")];
-        writer::faults(directory, (About::default().boot_id, plan), &rules, u64::MAX, &[]).unwrap();
+        writer::write_fault_counts(directory, (About::default().boot_id, plan), &rules, u64::MAX, &[]).unwrap();
     }
     let path = directory.to_str().unwrap();
     for args in [

@@ -36,10 +36,7 @@ fn a_plan_holds_for_a_block_by_every_way_in() {
         assert_eq!(refused[0], "0 the plan contains no fault");
         assert!(refused[1].starts_with("0 column 1: no function is named 'x'"), "{refused:?}");
         assert!(refused[2].starts_with("0 column 18: "), "{refused:?}");
-        assert!(
-            refused[3].contains("per=job and per=rank need a directory that processes share"),
-            "{refused:?}"
-        );
+        assert!(refused[3].contains("per=job and per=rank need a directory that processes share"), "{refused:?}");
         assert_eq!(refused[4..], ["0 the plan is NULL", "0 column", "0 -1"]);
     }
 }
@@ -69,10 +66,7 @@ fn a_call_may_be_left_by_a_jump_out_of_its_signal() {
 #[test]
 fn a_forked_child_has_the_plan_and_counts_for_itself() {
     let said = run("forks", false);
-    support::assert_lines(
-        &said,
-        "parent: 0 101\nchild: 3 101 101\nparent: 101 0\nplan 1: known 1 matched 7 fired 4\n",
-    );
+    support::assert_lines(&said, "parent: 0 101\nchild: 3 101 101\nparent: 101 0\nplan 1: known 1 matched 7 fired 4\n");
 }
 
 #[test]

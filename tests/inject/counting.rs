@@ -60,8 +60,7 @@ impl Counting {
                     let is_matched = !self.only_forward || letter != 'r';
                     let (count, fired) = counted.entry(key).or_default();
                     *count += u64::from(is_matched);
-                    let fires =
-                        is_matched && self.chooses(*count) && self.times.is_none_or(|times| *fired < times);
+                    let fires = is_matched && self.chooses(*count) && self.times.is_none_or(|times| *fired < times);
                     *fired += u64::from(fires);
                     results.push(if fires { "101" } else { "0" }.to_owned());
                 }
@@ -74,12 +73,10 @@ impl Counting {
 
 fn counting() -> impl Strategy<Value = Counting> {
     let when = proptest::option::of((1u64..9, proptest::option::of(0u64..9), proptest::option::of(1u64..5)));
-    let when =
-        when.prop_map(|when| when.map(|(first, more, step)| (first, more.map(|more| first + more), step)));
+    let when = when.prop_map(|when| when.map(|(first, more, step)| (first, more.map(|more| first + more), step)));
     let per = proptest::sample::select(vec!["process", "thread", "job"]);
-    (when, proptest::option::of(1u64..7), per, any::<bool>(), any::<bool>()).prop_map(
-        |(when, times, per, together, only_forward)| Counting { when, times, per, together, only_forward },
-    )
+    (when, proptest::option::of(1u64..7), per, any::<bool>(), any::<bool>())
+        .prop_map(|(when, times, per, together, only_forward)| Counting { when, times, per, together, only_forward })
 }
 
 fn results(ran: &Ran) -> Vec<Vec<String>> {
@@ -90,11 +87,7 @@ fn compare(counting: &Counting, how: &str, processes: usize, threads: usize, wor
     let text = counting.text();
     let ran = run(&text, &[how, &processes.to_string(), &threads.to_string(), word]);
     assert_eq!(ran.done.stderr, "", "{text}");
-    assert_eq!(
-        results(&ran),
-        counting.model(processes, threads, word),
-        "{text} {processes} {threads} {word}"
-    );
+    assert_eq!(results(&ran), counting.model(processes, threads, word), "{text} {processes} {threads} {word}");
 }
 
 proptest! {
@@ -155,8 +148,7 @@ fn chance_comes_after_when_and_before_times() {
     let mut left = 20;
     let model: Vec<&str> = (1..=400)
         .map(|n: usize| {
-            let is_chosen =
-                (11..=300).contains(&n) && (n - 11).is_multiple_of(3) && all[n - 1] == "101" && left > 0;
+            let is_chosen = (11..=300).contains(&n) && (n - 11).is_multiple_of(3) && all[n - 1] == "101" && left > 0;
             left -= usize::from(is_chosen);
             if is_chosen { "101" } else { "0" }
         })

@@ -40,8 +40,7 @@ impl Machine<'_> {
     }
 
     fn touched(&self, device: usize) -> bool {
-        (0..self.gpus)
-            .any(|other| device != other && ((self.denied)(device, other) || (self.denied)(other, device)))
+        (0..self.gpus).any(|other| device != other && ((self.denied)(device, other) || (self.denied)(other, device)))
     }
 
     /// Returns the program's output about CUDA's answers, for a process that sees these devices.
@@ -155,8 +154,7 @@ fn several_pairs_and_one_direction() {
 fn devices_stay_what_they_are_whatever_a_process_sees() {
     let deny = format!("{}/{}", uuid(1), uuid(3));
     let machine = Machine { gpus: 4, deny: &deny, denied: &is_pair(1, 3) };
-    for (visible, order) in [("3,1,0,2", &[3, 1, 0, 2][..]), ("0,3", &[0, 3]), ("1,3", &[1, 3]), ("2", &[2])]
-    {
+    for (visible, order) in [("3,1,0,2", &[3, 1, 0, 2][..]), ("0,3", &[0, 3]), ("1,3", &[1, 3]), ("2", &[2])] {
         let mut command = machine.command(&["cuda"]);
         assert_lines(&stdout(command.env("CUDA_VISIBLE_DEVICES", visible)), &machine.cuda(order));
         // NVML has them all, in its own order.
@@ -380,14 +378,8 @@ fn a_context_has_no_more_peers_than_the_limit() {
             "enable=711,711,711 again=711 disable=705 last=711 first=711\nanother context: 711\n\
              after reset=711,711,711\n",
         ),
-        (
-            "1",
-            "enable=0,711,711 again=704 disable=0 last=0 first=711\nanother context: 0\nafter reset=0,711,711\n",
-        ),
-        (
-            "2",
-            "enable=0,0,711 again=704 disable=0 last=0 first=711\nanother context: 0\nafter reset=0,0,711\n",
-        ),
+        ("1", "enable=0,711,711 again=704 disable=0 last=0 first=711\nanother context: 0\nafter reset=0,711,711\n"),
+        ("2", "enable=0,0,711 again=704 disable=0 last=0 first=711\nanother context: 0\nafter reset=0,0,711\n"),
         ("9", "enable=0,0,0 again=704 disable=0 last=704 first=0\nanother context: 0\nafter reset=0,0,0\n"),
     ] {
         let machine = Machine { gpus: 4, deny: "", denied: &|_, _| false };
@@ -429,11 +421,7 @@ fn unknown_devices_deny_nothing() {
             "all,",
             "CUPEER_DENY_PEER=all, is not valid: column 1: 'all' means all pairs, and cannot be combined with others; nothing is denied",
         ),
-        (
-            env::PEER_LIMIT,
-            "-1",
-            "CUPEER_PEER_LIMIT=-1 is not valid: must be a number of peers; there is no limit",
-        ),
+        (env::PEER_LIMIT, "-1", "CUPEER_PEER_LIMIT=-1 is not valid: must be a number of peers; there is no limit"),
     ] {
         let ended = done(machine.command(&["cuda"]).env(name, value));
         assert_lines(&ended.stderr, &format!("cupeer: {sentence}\n"));
@@ -463,8 +451,7 @@ fn programs_that_only_call_nvml_leave_no_recording() {
         int nvmlDeviceGetP2PStatus(void *, void *, int, int *);\n\
         int main(void) { int status; void *a, *b; nvmlInit_v2(); nvmlDeviceGetHandleByIndex_v2(0, &a);\n\
         nvmlDeviceGetHandleByIndex_v2(1, &b); nvmlDeviceGetP2PStatus(a, b, 0, &status); printf(\"%d\\n\", status); }";
-    let alone =
-        support::compile_text("nvml-alone", text, &[nvml().join("libnvidia-ml.so").to_str().unwrap()]);
+    let alone = support::compile_text("nvml-alone", text, &[nvml().join("libnvidia-ml.so").to_str().unwrap()]);
     let folder = support::temp_dir();
     let out = folder.path().join("record");
     let mut command = support::with(&["run", "--deny-peer", "all", "--out"]);

@@ -56,10 +56,7 @@ fn devices_of_a_machine_are_those_of_nvml() {
 #[test]
 fn devices_are_named_whole_without_nvml() {
     let pair = format!("{FIRST}/1e:00.0");
-    assert_eq!(
-        denied(&mut support::with(&["env", "--deny-peer", &pair])),
-        format!("{FIRST}/00000000:1E:00.0")
-    );
+    assert_eq!(denied(&mut support::with(&["env", "--deny-peer", &pair])), format!("{FIRST}/00000000:1E:00.0"));
     let ended = done(&mut support::with(&["env", "--deny-peer", "0/1", "--format", "sh"]));
     assert!(
         ended.stderr.starts_with(
@@ -75,7 +72,8 @@ fn a_topology_file_denies_the_pairs_without_access() {
     let directory = support::temp_dir();
     let file = directory.path().join("apart.toml");
     let path = file.to_str().unwrap();
-    let links = "[[link]]\nfrom = 0\nto = 3\nkind = \"none\"\nboth = true\n[[link]]\nfrom = 1\nto = 0\ncan_access = false\n";
+    let links =
+        "[[link]]\nfrom = 0\nto = 3\nkind = \"none\"\nboth = true\n[[link]]\nfrom = 1\nto = 0\ncan_access = false\n";
     fs::write(&file, format!("count = 4\n{links}")).unwrap();
     let wanted = format!("{FIRST}/{FOURTH},{SECOND}/{FIRST}:oneway");
     assert_eq!(denied(&mut support::with(&["env", "--sim=nvlink:4", "--deny-peer", path])), wanted);
@@ -101,10 +99,7 @@ fn errors_name_their_column() {
         ("0/1,1/1", "column 7: a pair has two devices, but '1' is the first one again"),
         ("all,0/1", "column 1: 'all' means all pairs, and cannot be combined with others"),
     ] {
-        refused(
-            &["run", "--sim", "--deny-peer", peers, "true"],
-            &format!("--deny-peer '{peers}', {sentence}"),
-        );
+        refused(&["run", "--sim", "--deny-peer", peers, "true"], &format!("--deny-peer '{peers}', {sentence}"));
     }
 }
 
@@ -115,17 +110,12 @@ fn a_run_says_what_it_denied_and_what_it_cannot_mask() {
     let state = temp_dir();
     DirBuilder::new().mode(0o700).create(state.path().join("cupeer")).unwrap();
     let run = |peers: &str| {
-        let mut command =
-            support::with(&["run", "--sim=nvlink:3", "--record", "off", "--deny-peer", peers, "--"]);
+        let mut command = support::with(&["run", "--sim=nvlink:3", "--record", "off", "--deny-peer", peers, "--"]);
         done(command.arg(&denied).arg("cuda").env("XDG_STATE_HOME", state.path()))
     };
     let ended = run("0/1:oneway");
     assert_eq!(ended.status.code(), Some(0));
-    assert!(
-        ended.stdout.contains("\n0 1: can=0 ") && ended.stdout.contains("\n1 0: can=1 "),
-        "{}",
-        ended.stdout
-    );
+    assert!(ended.stdout.contains("\n0 1: can=0 ") && ended.stdout.contains("\n1 0: can=1 "), "{}", ended.stdout);
     let counted = format!("cupeer: deny-peer/1 ({FIRST}/{SECOND}:oneway): denied 7 calls\n");
     assert_lines(&ended.stderr, &format!("{counted}{UNMASKED}"));
     // It is the same for each run: once a day is enough.
@@ -135,8 +125,7 @@ fn a_run_says_what_it_denied_and_what_it_cannot_mask() {
     let ended = done(nothing.args(["--", "true"]).env("XDG_STATE_HOME", state.path()));
     assert_eq!(ended.status.code(), Some(9));
     let nothing = "cupeer: nothing was denied: no call asked about or tried any pair of devices\n";
-    let why =
-        "cupeer: exits with 9, because no pair of devices was asked about or tried (--unused-exitcode)\n";
+    let why = "cupeer: exits with 9, because no pair of devices was asked about or tried (--unused-exitcode)\n";
     assert_lines(&ended.stderr, &[nothing, why].concat());
     // The way back of a pair is the pair.
     let mut twice = support::with(&["run", "--sim=nvlink:3", "--record", "off", "--deny-peer", "0/1,1/0"]);
@@ -165,8 +154,7 @@ fn vllm_keeps_its_verdict_in_the_job() {
     let mut plain = support::with(&["run", "--sim", "--record", "off", "--"]);
     assert_eq!(stdout(plain.args(["sh", "-c", "printf %s \"$VLLM_CACHE_ROOT\""])), "");
     let mut chosen = support::with(&["run", "--sim", "--record", "off", "--deny-peer", "all", "--"]);
-    let ended =
-        done(chosen.env("VLLM_CACHE_ROOT", "/mine").args(["sh", "-c", "printf %s \"$VLLM_CACHE_ROOT\""]));
+    let ended = done(chosen.env("VLLM_CACHE_ROOT", "/mine").args(["sh", "-c", "printf %s \"$VLLM_CACHE_ROOT\""]));
     assert_eq!(ended.stdout, "/mine");
     assert!(
         ended.stderr.starts_with("cupeer: VLLM_CACHE_ROOT is set: vLLM caches what it finds out about peers in /mine (gpu_p2p_access_cache_for_*.json)"),

@@ -149,8 +149,7 @@ fn signals_and_ends() {
 #[test]
 fn calls_are_selected_by_their_object() {
     let at = |condition: &str, word: &str| {
-        let plan =
-            format!("cuDeviceCanAccessPeer,@ipc,@enable,^@release:process=2..:{condition}:error=any:seed=1");
+        let plan = format!("cuDeviceCanAccessPeer,@ipc,@enable,^@release:process=2..:{condition}:error=any:seed=1");
         let ran = one(&plan, word);
         ran.first().iter().map(|result| if *result == "0" { '.' } else { 'x' }).collect::<String>()
     };
@@ -163,10 +162,7 @@ fn calls_are_selected_by_their_object() {
     assert_eq!(at("peer=1", "e"), "x");
     assert_eq!(at("peer=0", "e"), ".");
     // 4096 bytes of its own: the size is that of what it exports.
-    assert_eq!(
-        (at("size=4K", "g"), at("size=8K..", "g"), at("size=^4K", "g")),
-        ("x".into(), ".".into(), ".".into())
-    );
+    assert_eq!((at("size=4K", "g"), at("size=8K..", "g"), at("size=^4K", "g")), ("x".into(), ".".into(), ".".into()));
     assert_eq!((at("Flags=1", "oe"), at("Flags=0", "eo")), ("x.".into(), "x.".into()));
     assert_eq!((at("prev=SUCCESS", "cc"), at("prev=INVALID_DEVICE", "cc")), (".x".into(), "..".into()));
     assert_eq!(
@@ -177,10 +173,7 @@ fn calls_are_selected_by_their_object() {
     let of = |key: &str| (at(&format!("{key}={name}"), "c"), at(&format!("{key}=^{name}"), "c"));
     assert_eq!(of("program"), ("x".into(), ".".into()));
     assert_eq!(of("caller"), ("x".into(), ".".into()));
-    assert_eq!(
-        (at("pid=1", "c"), at("pid=2..", "c"), at("rank=0", "c")),
-        (".".into(), "x".into(), ".".into())
-    );
+    assert_eq!((at("pid=1", "c"), at("pid=2..", "c"), at("rank=0", "c")), (".".into(), "x".into(), ".".into()));
     assert_eq!(
         (at("site=new", "ccrr"), at("after=1h", "c"), at("until=1h", "c")),
         ("x.x.".into(), ".".into(), "x".into())
@@ -207,11 +200,8 @@ fn opened_objects_are_known_from_their_exporter() {
 fn ranks_choose_processes() {
     let with = |rank: &str| {
         let folder = support::temp_dir();
-        let mut command = command(
-            folder.path(),
-            "cuDeviceCanAccessPeer:rank=1..2:error=INVALID_DEVICE",
-            &["turns", "1", "1", "c"],
-        );
+        let mut command =
+            command(folder.path(), "cuDeviceCanAccessPeer:rank=1..2:error=INVALID_DEVICE", &["turns", "1", "1", "c"]);
         ran(command.env("RANK", rank)).first().concat()
     };
     assert_eq!(["0", "1", "2", "3"].map(with), ["0", "101", "101", "0"]);
@@ -240,31 +230,23 @@ fn a_part_of_the_sites_by_the_seed() {
 
 #[test]
 fn a_broken_plan_is_none_and_one_message() {
-    for (plan, place) in [
-        ("cuIpcOpen*:error=NOTHING", "column 18"),
-        ("cuIpcOpen*:when=0:error=any", "column 17"),
-        ("x", "column 1"),
-    ] {
+    for (plan, place) in
+        [("cuIpcOpen*:error=NOTHING", "column 18"), ("cuIpcOpen*:when=0:error=any", "column 17"), ("x", "column 1")]
+    {
         let ran = run(plan, &["turns", "1", "1", "co"]);
         assert_eq!(ran.first(), ["0", "0"], "{plan}");
         // The parent meets no driver, the exporter and the process do.
         let said: Vec<&str> = ran.done.stderr.lines().collect();
         assert!((1..=2).contains(&said.len()), "{said:?}");
-        assert!(
-            said.iter().all(|line| line.contains(place) && line.ends_with("; nothing is injected")),
-            "{said:?}"
-        );
+        assert!(said.iter().all(|line| line.contains(place) && line.ends_with("; nothing is injected")), "{said:?}");
     }
 }
 
 #[test]
 fn a_plan_that_is_only_tried_changes_nothing() {
     let folder = support::temp_dir();
-    let mut command = command(
-        folder.path(),
-        "cuIpcOpen*:error=any;cuDeviceCanAccessPeer:exit=3",
-        &["turns", "1", "1", "cowl"],
-    );
+    let mut command =
+        command(folder.path(), "cuIpcOpen*:error=any;cuDeviceCanAccessPeer:exit=3", &["turns", "1", "1", "cowl"]);
     let ran = ran(command.env(env::DRY_RUN, "1"));
     assert_eq!(ran.first()[..3], ["0", "0", "0"]);
     assert_eq!((ran.value("memory"), ran.done.stderr.as_str()), ("1", ""));

@@ -19,12 +19,7 @@ fn run(options: &[&str]) -> Command {
 fn printed(command: &mut Command) -> String {
     let ended = done(command);
     let is_said = |line: &str| line.starts_with("cupeer: fault ") && line.contains(" was never reached: ");
-    assert!(
-        ended.status.success() && ended.stderr.lines().all(is_said),
-        "{}: {}",
-        ended.status,
-        ended.stderr
-    );
+    assert!(ended.status.success() && ended.stderr.lines().all(is_said), "{}: {}", ended.status, ended.stderr);
     ended.stdout
 }
 
@@ -45,15 +40,7 @@ cupeer: --inject 'cuIpcOpenMemHandle*:when=3..5:eror=MAP_FAILED', column 31: the
     assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(125), ""));
     assert!(!begun.exists());
     // The same from `env`, and in the second line of the second plan.
-    let ended = done(&mut with(&[
-        "env",
-        "--format",
-        "sh",
-        "--inject",
-        FAILED,
-        "--inject",
-        "@ipc:hang\n@ipc:delay=5",
-    ]));
+    let ended = done(&mut with(&["env", "--format", "sh", "--inject", FAILED, "--inject", "@ipc:hang\n@ipc:delay=5"]));
     assert_lines(
         &ended.stderr,
         "\
@@ -80,8 +67,7 @@ fn a_function_that_no_plan_reaches_is_refused_with_the_reason() {
         (["--trace", "@ipc,cuMemAllocHost_v2"], "--trace '@ipc,cuMemAllocHost_v2', column 6"),
     ] {
         let ended = done(&mut run(&options));
-        let said =
-            format!("cupeer: {place}: cupeer cannot fail, log, or record 'cuMemAllocHost_v2', {reason}\n");
+        let said = format!("cupeer: {place}: cupeer cannot fail, log, or record 'cuMemAllocHost_v2', {reason}\n");
         assert!(ended.stderr.starts_with(&said), "{options:?}: {}", ended.stderr);
         assert_eq!(ended.status.code(), Some(125));
     }
@@ -104,7 +90,8 @@ fn options_that_do_nothing_are_refused() {
     );
     let long = [FAILED; 3000].join(";");
     let ended = done(&mut run(&["--inject", &long]));
-    let sentence = "KiB long with the names of their faults, but only 100 KiB can be handed to a program; leave some out\n";
+    let sentence =
+        "KiB long with the names of their faults, but only 100 KiB can be handed to a program; leave some out\n";
     assert!(ended.stderr.ends_with(sentence), "{}", ended.stderr);
     assert_eq!((ended.status.code(), ended.stderr.lines().count()), (Some(125), 1));
 }
@@ -128,17 +115,9 @@ fn a_program_gets_all_plans_with_the_names_of_their_rules() {
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let slow =
-        file("slow.plan", "# All of it takes longer.\n@ipc:delay=1ms:name=all  # for all\n\ninclude ends\n");
+    let slow = file("slow.plan", "# All of it takes longer.\n@ipc:delay=1ms:name=all  # for all\n\ninclude ends\n");
     file("ends", "plan the-end\n@peer:exit=3:when=9\n@open:hang");
-    let got = printed(&mut run(&[
-        "--inject",
-        FAILED,
-        "--inject-file",
-        &slow,
-        "--inject",
-        "@peer:hang=x;@ipc:hang",
-    ]));
+    let got = printed(&mut run(&["--inject", FAILED, "--inject-file", &slow, "--inject", "@peer:hang=x;@ipc:hang"]));
     let wanted = [
         "cuIpcOpenMemHandle*:error=MAP_FAILED:name=inject/1",
         "@peer:hang=x:name=inject/2",
@@ -151,9 +130,7 @@ fn a_program_gets_all_plans_with_the_names_of_their_rules() {
     let wrong = file("wrong", "@ipc:hang\n  include ./slow.plan\n@ipc:signal=SEGFAULT\n");
     refused(
         &["run", "--inject-file", &wrong, "true"],
-        &format!(
-            "{wrong}:3:13: there is no signal 'SEGFAULT'; write it as in 'kill -l', or a number from 1 to 64"
-        ),
+        &format!("{wrong}:3:13: there is no signal 'SEGFAULT'; write it as in 'kill -l', or a number from 1 to 64"),
     );
     let missing = directory.path().join("missing");
     let missing = missing.to_str().unwrap();
@@ -204,18 +181,14 @@ fn every_format_of_env_carries_the_plan_as_it_is() {
     let wanted = "cuIpcOpenMemHandle*,@peer:dev=^0,2..3:delay=5ms~1ms:seed=7:name=inject/1;\
                   @ipc:p=50%:seed=1:when=3..9+2:hang:name=inject/2";
     let whole = format!("{}={wanted}", env::INJECT);
-    let printed = |format: &str| {
-        stdout(&mut with(&["env", "--inject", plan, "--seed", "7", "--dry-run", "--format", format]))
-    };
-    let script = format!(
-        "{}\nprintf %s \"$CUPEER_INJECT/$CUPEER_DRY_RUN\"",
-        printed("sh").replace("export LD_PRELOAD", ": ")
-    );
+    let printed =
+        |format: &str| stdout(&mut with(&["env", "--inject", plan, "--seed", "7", "--dry-run", "--format", format]));
+    let script =
+        format!("{}\nprintf %s \"$CUPEER_INJECT/$CUPEER_DRY_RUN\"", printed("sh").replace("export LD_PRELOAD", ": "));
     assert_eq!(stdout(plain("sh").args(["-c", &script])), format!("{wanted}/1"));
     for (format, option) in [("docker", "-e"), ("mpirun", "-x")] {
         let words = words(&printed(format));
-        let at =
-            words.iter().position(|word| *word == whole).unwrap_or_else(|| panic!("{format}: {words:?}"));
+        let at = words.iter().position(|word| *word == whole).unwrap_or_else(|| panic!("{format}: {words:?}"));
         assert_eq!(words[at - 1], option);
     }
     // Slurm takes the quotes away where an element has commas.

@@ -18,8 +18,7 @@ pub fn pytest(arguments: &[&str]) -> Command {
 
 /// The last line of pytest, without the time that it took.
 fn counts(done: &Done) -> &str {
-    let last =
-        done.stdout.lines().rfind(|line| line.starts_with("==") && line.contains(" in ")).unwrap_or_default();
+    let last = done.stdout.lines().rfind(|line| line.starts_with("==") && line.contains(" in ")).unwrap_or_default();
     last.trim_matches(['=', ' ']).split(" in ").next().unwrap_or_default()
 }
 
@@ -43,13 +42,7 @@ fn the_option_runs_the_tests_under_the_command() {
     }
     let folder = temp_dir();
     let ended = in_tests(&mut pytest(&["test_fixture.py", &sim_into(folder.path(), "")]));
-    assert_eq!(
-        (ended.status.code(), counts(&ended)),
-        (Some(0), "3 passed"),
-        "{}{}",
-        ended.stdout,
-        ended.stderr
-    );
+    assert_eq!((ended.status.code(), counts(&ended)), (Some(0), "3 passed"), "{}{}", ended.stdout, ended.stderr);
     let version = env!("CARGO_PKG_VERSION");
     assert!(ended.stdout.contains(&format!("\ncupeer: libcupeer.so {version}\n")), "{}", ended.stdout);
     assert!(ended.stderr.starts_with("cupeer: 1 process, "), "{}", ended.stderr);
@@ -67,11 +60,7 @@ fn options_that_come_too_late_are_said_to_have_no_effect() {
     let tests = [&["run", "--sim", "--", "python3"], &PYTEST[..], &["test_fixture.py", "--cupeer=--seed 7"]];
     let ended = in_tests(&mut with(&tests.concat()));
     assert_eq!(counts(&ended), "3 passed", "{}{}", ended.stdout, ended.stderr);
-    assert!(
-        ended.stdout.contains("it was loaded before pytest, so --seed 7 has no effect"),
-        "{}",
-        ended.stdout
-    );
+    assert!(ended.stdout.contains("it was loaded before pytest, so --seed 7 has no effect"), "{}", ended.stdout);
 }
 
 #[test]
@@ -87,18 +76,11 @@ fn marked_tests_fail_by_the_rules_that_they_break() {
     for way in ways {
         let folder = temp_dir();
         let ended = in_tests(pytest(&way).arg(sim_into(folder.path(), "")));
-        assert_eq!(
-            (ended.status.code(), counts(&ended)),
-            (Some(1), expected),
-            "{}{}",
-            ended.stdout,
-            ended.stderr
-        );
+        assert_eq!((ended.status.code(), counts(&ended)), (Some(1), expected), "{}{}", ended.stdout, ended.stderr);
         let broken = "error ipc-flags: cuIpcOpenMemHandle_v2: Flags must be 1 (is 0)";
         let told = format!("cupeer: the test broke rules that it must not break\n  {broken}\n");
         let without_place = |text: &str| {
-            let lines =
-                text.lines().map(|line| line.split_once(" [test_marked.py:").map_or(line, |(line, _)| line));
+            let lines = text.lines().map(|line| line.split_once(" [test_marked.py:").map_or(line, |(line, _)| line));
             lines.fold(String::new(), |text, line| text + line + "\n")
         };
         // With the line of the test, which has the file of the helper behind it.
@@ -108,10 +90,7 @@ fn marked_tests_fail_by_the_rules_that_they_break() {
         // The summary has those, too, that do not fail.
         let summary = stdout.split("cupeer: broken rules").nth(1).expect("a summary");
         assert_eq!(summary.matches(&format!(": {broken}\n")).count(), 20, "{summary}");
-        assert!(
-            summary.contains(&format!("test_marked.py::test_without_a_mark_passes: {broken}\n")),
-            "{summary}"
-        );
+        assert!(summary.contains(&format!("test_marked.py::test_without_a_mark_passes: {broken}\n")), "{summary}");
     }
 }
 
@@ -123,11 +102,9 @@ fn plans_reach_the_processes_that_a_test_starts() {
     let folder = temp_dir();
     let record = folder.path().join("r").display().to_string();
     // Without a directory, only forked processes have a plan.
-    let ways =
-        [(["-o", &record], "5 passed, 2 skipped"), (["--record", "off"], "4 failed, 1 passed, 2 skipped")];
+    let ways = [(["-o", &record], "5 passed, 2 skipped"), (["--record", "off"], "4 failed, 1 passed, 2 skipped")];
     for (options, expected) in ways {
-        let words =
-            [&["run", "--sim"], &options[..], &["--", "python3"], &PYTEST, &["test_reach.py"]].concat();
+        let words = [&["run", "--sim"], &options[..], &["--", "python3"], &PYTEST, &["test_reach.py"]].concat();
         let ended = in_tests(&mut with(&words));
         assert_eq!(counts(&ended), expected, "{}{}", ended.stdout, ended.stderr);
     }
@@ -172,11 +149,7 @@ fn tests_fail_by_the_rules_that_their_processes_break() {
         let folder = temp_dir();
         let ended = in_tests(pytest(&way).arg(sim_into(folder.path(), "")));
         let shown = format!("{}{}", ended.stdout, ended.stderr);
-        assert_eq!(
-            (ended.status.code(), counts(&ended)),
-            (Some(1), "3 failed, 4 passed, 1 error"),
-            "{shown}"
-        );
+        assert_eq!((ended.status.code(), counts(&ended)), (Some(1), "3 failed, 4 passed, 1 error"), "{shown}");
         let broken = "error ipc-flags: cuIpcOpenMemHandle_v2: Flags must be 1 (is 0) (in process ";
         let summary = ended.stdout.split("cupeer: broken rules").nth(1).expect("a summary");
         assert_eq!(summary.matches(&format!(": {broken}")).count(), 6, "{shown}");
@@ -230,12 +203,7 @@ fn a_mark_that_no_rule_has_is_refused() {
         let record = folder.path().join("record");
         let ended = in_tests(pytest(&[]).arg(&file).arg(sim_into(&record, "")));
         assert_eq!(ended.status.code(), Some(4), "{}{}", ended.stdout, ended.stderr);
-        assert!(
-            format!("{}{}", ended.stdout, ended.stderr).contains(said),
-            "{}{}",
-            ended.stdout,
-            ended.stderr
-        );
+        assert!(format!("{}{}", ended.stdout, ended.stderr).contains(said), "{}{}", ended.stdout, ended.stderr);
     }
 }
 

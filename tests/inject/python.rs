@@ -56,17 +56,8 @@ fn the_fixture_of_pytest_arms_and_skips() {
     if !has("pytest") {
         return;
     }
-    let pytest = [
-        "python3",
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "cupeer.pytest_plugin",
-        "-p",
-        "no:cacheprovider",
-        "test_fixture.py",
-    ];
+    let pytest =
+        ["python3", "-m", "pytest", "-q", "-p", "cupeer.pytest_plugin", "-p", "no:cacheprovider", "test_fixture.py"];
     let ended = in_tests(&mut with(&[&["run", "--sim", "--"], &pytest[..]].concat()));
     passed(&ended);
     assert!(ended.stdout.contains("3 passed"), "{}", ended.stdout);

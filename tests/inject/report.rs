@@ -9,8 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Fails the first opening of each process, and every closing from the third on.
-const PLAN: &str =
-    "cuIpcOpenMemHandle*:when=1:error=MAP_FAILED;cuIpcCloseMemHandle:when=3+:error=MAP_FAILED:force";
+const PLAN: &str = "cuIpcOpenMemHandle*:when=1:error=MAP_FAILED;cuIpcCloseMemHandle:when=3+:error=MAP_FAILED:force";
 
 /// The command that runs the program in a directory of its own, on the simulated driver.
 fn run(folder: &Path, options: &[&str], arguments: &[&str]) -> Command {
@@ -48,20 +47,13 @@ fn a_run_ends_with_what_each_rule_did() {
         "fault inject/1 (cuIpcOpenMemHandle*:when=1:error=MAP_FAILED): matched 4, fired 2",
     ];
     assert_eq!(about_faults(&ended.stderr), expected, "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("cuIpcOpenMemHandle_v2, 4 calls: 2 MAP_FAILED, all injected"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.contains("cuIpcOpenMemHandle_v2, 4 calls: 2 MAP_FAILED, all injected"), "{}", ended.stderr);
     let report = report(folder.path());
     let counts: Vec<_> =
         report["faults"].as_array().unwrap().iter().map(|row| (&row["matched"], &row["fired"])).collect();
     assert_eq!(counts, [(&4.into(), &2.into()), (&2.into(), &0.into()), (&0.into(), &0.into())]);
     let failures = report["failures"].as_array().unwrap();
-    assert!(
-        failures.len() == 2 && failures.iter().all(|row| row["injected_by"] == "inject/1"),
-        "{failures:#?}"
-    );
+    assert!(failures.len() == 2 && failures.iter().all(|row| row["injected_by"] == "inject/1"), "{failures:#?}");
     assert_eq!(report["findings"], Value::Array(Vec::new()));
 }
 
@@ -100,8 +92,7 @@ fn a_rule_that_did_nothing_can_decide_the_status() {
     assert_eq!(status("cuIpcOpenMemHandle*:when=1:error=MAP_FAILED", &["--dry-run"]), 0, "it would have");
     assert_eq!(status("cuIpcOpenMemHandle*:when=7:error=MAP_FAILED", &["--dry-run"]), 9);
     // If no process reached the driver, no rule was reached.
-    let ended =
-        done(&mut with(&["run", "--record", "off", "--unused-exitcode", "9", "--inject", PLAN, "true"]));
+    let ended = done(&mut with(&["run", "--record", "off", "--unused-exitcode", "9", "--inject", PLAN, "true"]));
     assert_eq!(ended.status.code(), Some(9));
     assert_eq!(about_faults(&ended.stderr).len(), 2, "{}", ended.stderr);
     // Also where a directory was there before.
@@ -116,9 +107,8 @@ fn a_rule_that_did_nothing_can_decide_the_status() {
     );
     // A signal stays one.
     let kill = ["sh", "-c", "kill -TERM $$"];
-    let ended = done(&mut with(
-        &[&["run", "--record", "off", "--unused-exitcode", "9", "--inject", PLAN], &kill[..]].concat(),
-    ));
+    let ended =
+        done(&mut with(&[&["run", "--record", "off", "--unused-exitcode", "9", "--inject", PLAN], &kill[..]].concat()));
     assert_eq!(ended.status.code(), None);
     assert!(!ended.stderr.contains("ends with"), "{}", ended.stderr);
     refused(
@@ -169,8 +159,7 @@ fn held_calls_are_listed_and_released() {
     let options = ["-o", "r", "--inject", "cuIpcCloseMemHandle:hang=gate"];
     let mut command = run(folder.path(), &options, &["turns", "1", "1", "gox"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
-    let release =
-        |arguments: &[&str]| done(with(&[&["release", "r"], arguments].concat()).current_dir(folder.path()));
+    let release = |arguments: &[&str]| done(with(&[&["release", "r"], arguments].concat()).current_dir(folder.path()));
     let record = folder.path().join("r");
     wait_for("a call that hangs", || {
         record.exists()
@@ -224,19 +213,16 @@ fn labels_that_cannot_be_released_are_one_sentence() {
         &format!("'{missing}' cannot be read: No such file or directory (os error 2)"),
     );
     let file = file.display().to_string();
-    refused(
-        &["release", &file, "gate"],
-        &format!("'{file}' is not a directory; name the one that the run records to"),
-    );
+    refused(&["release", &file, "gate"], &format!("'{file}' is not a directory; name the one that the run records to"));
     // A record in a directory in it is not its own.
     fs::create_dir(folder.path().join("inner")).unwrap();
-    cupeer_record::writer::job(&folder.path().join("inner")).unwrap();
+    cupeer_record::writer::write_job_file(&folder.path().join("inner")).unwrap();
     refused(
         &["release", &path, "gate"],
         &format!("'{path}' holds no recording; name the directory that the run records to"),
     );
     refused(&["release", &path], "the following required arguments were not provided: <LABEL>; see --help");
-    cupeer_record::writer::job(folder.path()).unwrap();
+    cupeer_record::writer::write_job_file(folder.path()).unwrap();
     for wrong in ["", "a/b", "a b", "ä", &"x".repeat(65)] {
         refused(
             &["release", &path, wrong],
@@ -245,18 +231,14 @@ fn labels_that_cannot_be_released_are_one_sentence() {
     }
     let nothing = done(&mut with(&["release", &path, "gate.1_x-Y"]));
     let says = "cupeer: no plan of this job has the label 'gate.1_x-Y'; no known rule lets calls hang\n";
-    assert_eq!(
-        (nothing.status.code(), nothing.stderr.as_str(), nothing.stdout.as_str()),
-        (Some(1), says, "")
-    );
+    assert_eq!((nothing.status.code(), nothing.stderr.as_str(), nothing.stdout.as_str()), (Some(1), says, ""));
     assert!(!folder.path().join("release-gate.1_x-Y").exists());
 }
 
 #[test]
 fn processes_of_one_job_count_together_also_where_some_are_killed() {
     let folder = temp_dir();
-    let options =
-        ["-o", "r", "--inject", "cuIpcOpenMemHandle*:when=2:signal=KILL;cuDeviceCanAccessPeer:delay=1us"];
+    let options = ["-o", "r", "--inject", "cuIpcOpenMemHandle*:when=2:signal=KILL;cuDeviceCanAccessPeer:delay=1us"];
     let ended = done(&mut run(folder.path(), &options, &["crowd", "4", "1", "ccoo"]));
     let expected = [
         "fault inject/1 (cuIpcOpenMemHandle*:when=2:signal=KILL): matched 8, fired 4",
@@ -264,16 +246,9 @@ fn processes_of_one_job_count_together_also_where_some_are_killed() {
     ];
     assert_eq!(about_faults(&ended.stderr), expected, "{}", ended.stderr);
     let report = report(folder.path());
-    let states: Vec<&Value> =
-        report["handles"].as_array().unwrap().iter().map(|handle| &handle["state"]).collect();
-    assert!(
-        states.contains(&&"open on purpose".into()) && !states.contains(&&"open at exit".into()),
-        "{states:?}"
-    );
-    assert_eq!(
-        (&report["leaks"], &report["findings"]),
-        (&Value::Array(Vec::new()), &Value::Array(Vec::new()))
-    );
+    let states: Vec<&Value> = report["handles"].as_array().unwrap().iter().map(|handle| &handle["state"]).collect();
+    assert!(states.contains(&&"open on purpose".into()) && !states.contains(&&"open at exit".into()), "{states:?}");
+    assert_eq!((&report["leaks"], &report["findings"]), (&Value::Array(Vec::new()), &Value::Array(Vec::new())));
 }
 
 /// Plans, and calls that follow from what they do.

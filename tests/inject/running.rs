@@ -2,7 +2,7 @@
 
 use crate::support::{self, Done, assert_lines, cupeer, done, refused, temp_dir, wait_for, with};
 use cupeer_spec::env;
-use cupeer_spec::record::armed::{Board, PLANS};
+use cupeer_spec::record::armed::{ArmedPlansBoard, PLANS};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -32,12 +32,7 @@ impl Job {
         let program = support::compile_c("programs/obeys.c", &[library.to_str().unwrap(), "-ldl"]);
         let folder = temp_dir();
         let mut command = cupeer();
-        command
-            .current_dir(folder.path())
-            .args(["run", "--sim", "-o", "r"])
-            .args(options)
-            .arg("--")
-            .arg(program);
+        command.current_dir(folder.path()).args(["run", "--sim", "-o", "r"]).args(options).arg("--").arg(program);
         command.envs(variables.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut launcher = command.spawn().expect("it runs");
@@ -69,15 +64,8 @@ impl Job {
 
     fn list(&self) -> Vec<Value> {
         let listed = self.fault(&["--list", "--format", "json"]);
-        let list: Value =
-            serde_json::from_str(&listed.stdout).unwrap_or_else(|_| panic!("{}", listed.stderr));
-        list["plans"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|plan| plan["number"] != Value::Null)
-            .cloned()
-            .collect()
+        let list: Value = serde_json::from_str(&listed.stdout).unwrap_or_else(|_| panic!("{}", listed.stderr));
+        list["plans"].as_array().unwrap().iter().filter(|plan| plan["number"] != Value::Null).cloned().collect()
     }
 
     fn record(&self) -> PathBuf {
@@ -112,9 +100,7 @@ fn a_plan_reaches_all_processes_of_the_job_and_those_that_start_later() {
     let lines: Vec<&str> = armed.stdout.lines().collect();
     assert_eq!(lines[0], "plan 1 is armed in 0 of 3 processes", "{}", armed.stderr);
     assert!(
-        lines[1..]
-            .iter()
-            .all(|line| line.ends_with(" has not looked yet; it does at its next call of the driver"))
+        lines[1..].iter().all(|line| line.ends_with(" has not looked yet; it does at its next call of the driver"))
     );
     assert_eq!(lines.len(), 4);
     let mut all = job.ask(&["c", ">1c", ">2c", "s3", ">3c", "fc"]);
@@ -124,15 +110,10 @@ fn a_plan_reaches_all_processes_of_the_job_and_those_that_start_later() {
     let second = job.fault(&["--inject", "cuMemsetD8_v2:error=700:force", "--wait", "1ms"]);
     assert!(second.stdout.starts_with("plan 2 is armed in 0 of 4 processes\n"), "{}", second.stdout);
     let listed = job.list();
-    let counts: Vec<_> = listed
-        .iter()
-        .map(|plan| (&plan["number"], &plan["matched"], &plan["fired"], &plan["origin"]))
-        .collect();
+    let counts: Vec<_> =
+        listed.iter().map(|plan| (&plan["number"], &plan["matched"], &plan["fired"], &plan["origin"])).collect();
     let outside = Value::from("cupeer fault");
-    assert_eq!(
-        counts,
-        [(&1.into(), &5.into(), &5.into(), &outside), (&2.into(), &0.into(), &0.into(), &outside)]
-    );
+    assert_eq!(counts, [(&1.into(), &5.into(), &5.into(), &outside), (&2.into(), &0.into(), &0.into(), &outside)]);
     let fired: Vec<_> = listed[0]["processes"].as_array().unwrap().iter().map(|one| &one["fired"]).collect();
     assert_eq!(fired, [&Value::from(1); 5]);
     assert!(listed[0]["armed_ns"].as_u64().unwrap() > 1_600_000_000_000_000_000);
@@ -144,9 +125,9 @@ fn a_plan_reaches_all_processes_of_the_job_and_those_that_start_later() {
     // A call that would go straight on to the driver is found, too.
     assert_eq!((job.ask(&["l"]), &job.list()[1]["fired"]), (vec!["700".into()], &1.into()));
     let stderr = job.end();
-    assert!(stderr.contains(
-        "cupeer: fault fault-1/1 (cuDeviceCanAccessPeer:error=INVALID_DEVICE): matched 5, fired 5\n"
-    ));
+    assert!(
+        stderr.contains("cupeer: fault fault-1/1 (cuDeviceCanAccessPeer:error=INVALID_DEVICE): matched 5, fired 5\n")
+    );
     let report = job.report();
     let names: Vec<&Value> = report["faults"].as_array().unwrap().iter().map(|row| &row["name"]).collect();
     assert_eq!(names, ["fault-1/1", "fault-2/1"]);
@@ -184,10 +165,7 @@ fn calls_that_are_held_go_on_when_the_plan_is_disarmed() {
         job.tell("c");
         wait_for("a call that hangs", || {
             let hangs = done(with(&["release", "r", "--list"]).current_dir(job.folder.path()));
-            hangs
-                .stdout
-                .lines()
-                .any(|line| line.starts_with("gate") && line.split_whitespace().nth(2) == Some("1"))
+            hangs.stdout.lines().any(|line| line.starts_with("gate") && line.split_whitespace().nth(2) == Some("1"))
         });
         let released = job.fault(which).stdout;
         // A held call looks by itself.
@@ -226,9 +204,9 @@ fn a_job_must_allow_it() {
     wait_for("a job that allows it", || job.file("armed-").is_some());
     wait_for("its permission", || job.fault(&["--inject", FAILS]).status.success());
     let said = job.fault(&["--inject", FAILS, "--wait", "1ms"]).stdout;
-    assert!(said.contains(
-        "; no process that allows it has called the driver yet, and those that do take it over then\n"
-    ));
+    assert!(
+        said.contains("; no process that allows it has called the driver yet, and those that do take it over then\n")
+    );
     assert!(said.contains(" does not allow it, and is left alone\n"), "{said}");
     assert_eq!(job.ask(&["c"]), ["0"]);
     drop(other.stdin.take());
@@ -336,9 +314,8 @@ fn the_command_line_allows_a_plan_before_the_program_has_called() {
     assert_eq!(job.ask(&["c"]), ["101"]);
     job.end();
     let folder = temp_dir();
-    let text = support::stdout(
-        with(&["env", "-o", "r", "--allow-faults", "--format", "sh"]).current_dir(folder.path()),
-    );
+    let text =
+        support::stdout(with(&["env", "-o", "r", "--allow-faults", "--format", "sh"]).current_dir(folder.path()));
     assert!(text.contains("CUPEER_ALLOW_FAULTS=1"), "{text}");
 }
 
@@ -352,9 +329,7 @@ fn files_are_for_the_owner_alone() {
     let mut job = Job::start(&["--allow-faults"]);
     job.ask(&["c", &format!("a{FAILS}")]);
     job.fault(&["--inject", "cuMemsetD8_v2:delay=1ms", "--wait", "1ms"]);
-    for name in support::names(&job.record())
-        .iter()
-        .filter(|name| name.starts_with("armed-") || name.contains("-plan"))
+    for name in support::names(&job.record()).iter().filter(|name| name.starts_with("armed-") || name.contains("-plan"))
     {
         assert_eq!(support::mode(&job.record().join(name)) & 0o777, 0o600, "{name}");
     }
@@ -394,13 +369,12 @@ fn damaged_plans_harm_no_process() {
     assert!(whole.exists());
     let mut seed = 7u64;
     let mut chance = |end: usize| {
-        seed = cupeer_spec::record::live::mix(seed + 1);
+        seed = cupeer_spec::record::live::mix_bits(seed + 1);
         (seed % end as u64) as usize
     };
     for number in 2..2 + u64::from(support::rounds(60)) {
         let mut bad = good.clone();
-        bad[offset_of!(cupeer_spec::record::faults::Header, number)..][..8]
-            .copy_from_slice(&number.to_ne_bytes());
+        bad[offset_of!(cupeer_spec::record::faults::Header, number)..][..8].copy_from_slice(&number.to_ne_bytes());
         match number % 4 {
             0 => bad.truncate(chance(bad.len())),
             1 => (0..8).for_each(|_| bad[chance(128)] = chance(256) as u8),
@@ -412,10 +386,10 @@ fn damaged_plans_harm_no_process() {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         put(
             &board,
-            offset_of!(Board, plans) + 8 * (number as usize % (PLANS - 1) + 1),
+            offset_of!(ArmedPlansBoard, plans) + 8 * (number as usize % (PLANS - 1) + 1),
             &number.to_ne_bytes(),
         );
-        put(&board, offset_of!(Board, generation), &(number + 1000).to_ne_bytes());
+        put(&board, offset_of!(ArmedPlansBoard, generation), &(number + 1000).to_ne_bytes());
         // The first plan goes on, whatever the others are.
         assert_eq!(job.ask(&["c"]), ["101"], "{number}");
     }
@@ -424,11 +398,7 @@ fn damaged_plans_harm_no_process() {
     let released = job.fault(&["--release", "1", "--wait", "1ms"]);
     assert!(released.status.success(), "{}", released.stderr);
     let stderr = job.end();
-    assert_eq!(
-        stderr.matches("which was armed while the job is running, cannot be used").count(),
-        1,
-        "{stderr}"
-    );
+    assert_eq!(stderr.matches("which was armed while the job is running, cannot be used").count(), 1, "{stderr}");
 }
 
 #[test]
@@ -440,8 +410,7 @@ fn a_recording_with_plans_is_packed_reported_and_removed() {
     job.end();
     let packed = done(with(&["pack", "r"]).current_dir(job.folder.path()));
     assert!(packed.status.success(), "{}", packed.stderr);
-    let archive =
-        support::names(job.folder.path()).into_iter().find(|name| name.ends_with(".gz")).expect("it");
+    let archive = support::names(job.folder.path()).into_iter().find(|name| name.ends_with(".gz")).expect("it");
     let text = done(with(&["report", &archive, "--format", "json"]).current_dir(job.folder.path())).stdout;
     let report: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(report["faults"][0]["name"], "fault-1/1");

@@ -3,7 +3,7 @@
 use super::client;
 use crate::support::{cupeer, done, stdout, temp_dir, with};
 use cupeer_rules::causes;
-use cupeer_spec::fault::Plan;
+use cupeer_spec::fault::FaultPlan;
 use cupeer_spec::function::{FUNCTIONS, FnId};
 use cupeer_spec::results::RESULTS;
 use serde_json::Value;
@@ -48,18 +48,15 @@ fn recorded_answers_need_no_force() {
     for id in FnId::all().filter(|id| id.spec().is_alterable()) {
         let spec = id.spec();
         // A name without its version means all versions, which do not all fail in the same ways.
-        let versions =
-            FUNCTIONS.iter().filter(|other| other.lookup() == spec.name() && other.name() != spec.name());
+        let versions = FUNCTIONS.iter().filter(|other| other.lookup() == spec.name() && other.name() != spec.name());
         let others: String = versions.map(|other| format!(",^{}", other.name())).collect();
-        for result in
-            recorded.get(spec.name()).into_iter().flatten().filter(|result| *result != "CUDA_SUCCESS")
-        {
-            let force = if spec.gives_back() { ":force" } else { "" };
+        for result in recorded.get(spec.name()).into_iter().flatten().filter(|result| *result != "CUDA_SUCCESS") {
+            let force = if spec.is_release() { ":force" } else { "" };
             let rule = format!("{}{others}:error={result}{force}", spec.name());
-            Plan::parse("plan", &rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
+            FaultPlan::parse("plan", &rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
             let code = RESULTS.iter().find(|known| known.name() == result).expect(result).number;
             assert!(spec.failures().any(|known| known == code), "{} {result}", spec.name());
-            only_seen += usize::from(spec.is_only_seen(code));
+            only_seen += usize::from(spec.is_undocumented_result(code));
         }
     }
     assert!(only_seen >= 8, "{only_seen}");
@@ -70,14 +67,13 @@ fn seen_results_have_a_source_and_known_causes() {
     let recorded = recorded();
     for id in FnId::all() {
         let spec = id.spec();
-        for code in spec.seen() {
+        for code in spec.undocumented_results() {
             let name = spec.result_name(*code).expect("a name");
             let was_recorded = recorded.get(spec.name()).is_some_and(|results| results.contains(name));
             let is_explained = cupeer_rules::RULES.iter().any(|rule| rule.explains(id, *code));
             let is_caused = causes(id, *code).next().is_some();
             // The first version of a function answers as its second.
-            let newer =
-                recorded.get(&format!("{}_v2", spec.name())).is_some_and(|results| results.contains(name));
+            let newer = recorded.get(&format!("{}_v2", spec.name())).is_some_and(|results| results.contains(name));
             assert!(was_recorded || newer || is_explained || is_caused, "{} {name}", spec.name());
         }
         for result in RESULTS.iter().filter(|result| causes(id, result.number).next().is_some()) {
@@ -99,8 +95,7 @@ fn results_of_the_field_are_injected_and_marked() {
         let is_marked = ended.stderr.contains("its result was seen from real drivers, but is not documented");
         assert!(ended.stderr.contains(&format!("error={code})")), "{}", ended.stderr);
         assert_eq!(is_marked, code != "MAP_FAILED", "{}", ended.stderr);
-        let report =
-            |form: &str| stdout(with(&["report", "--format", form]).arg(&record).env("COLUMNS", "200"));
+        let report = |form: &str| stdout(with(&["report", "--format", form]).arg(&record).env("COLUMNS", "200"));
         let marked = format!("error={code} (seen, not documented)");
         assert_eq!(report("text").contains(&marked), is_marked, "{}", report("text"));
         let json: Value = serde_json::from_str(&report("json")).expect("JSON");

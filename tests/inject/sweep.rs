@@ -35,9 +35,8 @@ fn sweep(folder: &Path, options: &[&str], program: &Path, arguments: &[&str]) ->
 
 #[track_caller]
 fn swept(done: support::Done) -> Swept {
-    let json = serde_json::from_str(&done.stdout).unwrap_or_else(|error| {
-        panic!("{error}: it ended with {}:\n{}{}", done.status, done.stdout, done.stderr)
-    });
+    let json = serde_json::from_str(&done.stdout)
+        .unwrap_or_else(|error| panic!("{error}: it ended with {}:\n{}{}", done.status, done.stdout, done.stderr));
     Swept { status: done.status.code(), json, stderr: done.stderr }
 }
 
@@ -104,11 +103,7 @@ fn each_way_to_fail_has_its_verdict() {
             assert!(said.contains(seen), "{how}: {said}");
             // Findings are kept, and nothing else.
             let record = run["record"].as_str();
-            assert_eq!(
-                record.is_some_and(|record| Path::new(record).join("record").is_dir()),
-                is_finding,
-                "{how}"
-            );
+            assert_eq!(record.is_some_and(|record| Path::new(record).join("record").is_dir()), is_finding, "{how}");
         }
         let kept = std::fs::read_dir(folder.path().join("sweep")).unwrap().count();
         assert!(is_finding || kept == 1, "{how}: the journal is all that is left");
@@ -143,12 +138,7 @@ fn virtual_memory_that_is_left_is_a_leak() {
 fn memory_that_an_exit_releases_is_not_a_leak() {
     let folder = temp_dir();
     let ends = sweep(folder.path(), &["--codes", "one"], &careless(), &["ends"]);
-    assert_eq!(
-        (ends.status, &ends.json["baseline"]["verdict"]),
-        (Some(0), &"same".into()),
-        "{:#}",
-        ends.json
-    );
+    assert_eq!((ends.status, &ends.json["baseline"]["verdict"]), (Some(0), &"same".into()), "{:#}", ends.json);
     let note = "cupeer: note: it ends with peer access (careless-";
     assert!(ends.stderr.contains(note) && ends.stderr.contains(" open, which the system takes back\n"));
 }
@@ -180,10 +170,7 @@ fn seeds_of_late_devices_show_what_does_not_wait() {
         let swept = sweep(folder.path(), &["--late", "3"], &program, &[how]);
         assert_eq!(swept.status, Some(status), "{how}: {}", swept.json);
         for (seed, run) in (1..).zip(swept.runs()) {
-            assert_eq!(
-                (&run["seed"], &run["verdict"], &run["seen"]),
-                (&seed.into(), &verdict.into(), &seen.into())
-            );
+            assert_eq!((&run["seed"], &run["verdict"], &run["seen"]), (&seed.into(), &verdict.into(), &seen.into()));
             let is_kept = folder.path().join(format!("sweep/seed-{seed}/record")).is_dir();
             assert_eq!(is_kept, status == 1, "{how}");
         }
@@ -207,9 +194,7 @@ fn only_findings_are_shown_where_nothing_else_is_wanted() {
     for (how, status) in [("good", 0), ("crash", 1)] {
         let folder = temp_dir();
         let mut command = cupeer();
-        command
-            .args(["sweep", "-q", "--sim=nvlink:2", "--codes", "one", "--out"])
-            .arg(folder.path().join("q"));
+        command.args(["sweep", "-q", "--sim=nvlink:2", "--codes", "one", "--out"]).arg(folder.path().join("q"));
         let ended = done(command.arg("--").arg(careless()).arg(how));
         assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(status), ""), "{}", ended.stdout);
         let is_right = match status {
@@ -289,8 +274,7 @@ fn a_long_sweep_wants_a_budget_and_spends_it_on_distinct_stacks() {
     assert!(said.contains("that is more than an hour; set a limit with --budget TIME"), "{}", refused.stderr);
     assert_eq!((refused.status.code(), refused.stdout.as_str()), (Some(125), ""));
 
-    let swept =
-        sweep(folder.path(), &["-j1", "--codes", "one", "--budget", "2s"], &careless(), &["many", "20000"]);
+    let swept = sweep(folder.path(), &["-j1", "--codes", "one", "--budget", "2s"], &careless(), &["many", "20000"]);
     assert!(swept.stderr.contains("goes first to the 6 runs about distinct stacks"), "{}", swept.stderr);
     let numbers = |run: &Value| run["faults"][0]["call"].as_u64().unwrap();
     let done = swept.runs();
@@ -311,8 +295,7 @@ fn a_sweep_is_the_same_each_time_and_however_many_run_at_once() {
     assert_eq!(one.differs_from(&two), [[&Value::Null; 2]; 0]);
     // The failing process just ends, with its memory exported, and the system releases that.
     assert_eq!((one.status, two.status), (Some(0), Some(0)));
-    let taken =
-        |run: &&Value| run["seen"].as_str().unwrap().contains("; the system takes back: exported memory (");
+    let taken = |run: &&Value| run["seen"].as_str().unwrap().contains("; the system takes back: exported memory (");
     assert!(one.runs().iter().filter(taken).count() >= 8, "{:#}", one.json);
     assert!(one.stderr.starts_with("cupeer: running the program as it is: run 1 of 3, without faults\n"));
 }
@@ -380,12 +363,7 @@ fn a_program_has_no_terminal_at_which_it_could_be_stopped() {
         careless.display()
     );
     let swept = sweep(folder.path(), &["--codes", "one"], Path::new("sh"), &["-c", &script]);
-    assert_eq!(
-        (swept.status, &swept.json["baseline"]["verdict"]),
-        (Some(0), &"same".into()),
-        "{}",
-        swept.json
-    );
+    assert_eq!((swept.status, &swept.json["baseline"]["verdict"]), (Some(0), &"same".into()), "{}", swept.json);
 }
 
 #[test]
@@ -399,9 +377,7 @@ fn as_many_findings_are_counted_as_are_listed() {
     let [findings, of_runs] = ["findings", "runs_with_findings"].map(|key| swept.json[key].as_u64().unwrap());
     assert!(of_runs == runs as u64 && findings < of_runs, "{findings} in {of_runs} of {runs}");
     assert!(text.contains(&format!("\n{findings} finding")), "{findings}: {text}");
-    assert!(
-        text.contains(&format!("\n{findings}. crash")) && !text.contains(&format!("\n{}. ", findings + 1))
-    );
+    assert!(text.contains(&format!("\n{findings}. crash")) && !text.contains(&format!("\n{}. ", findings + 1)));
 }
 
 #[test]
@@ -409,9 +385,7 @@ fn repeating_commands_have_the_driver_of_the_run() {
     for sim in ["--sim", "--sim=pcie:2"] {
         let folder = temp_dir();
         let mut command = cupeer();
-        command
-            .args(["sweep", sim, "--codes", "one", "--format", "json", "--out"])
-            .arg(folder.path().join("s"));
+        command.args(["sweep", sim, "--codes", "one", "--format", "json", "--out"]).arg(folder.path().join("s"));
         let swept = swept(done(command.arg("--").arg(careless()).arg("good")));
         assert!(swept.runs().len() >= 4, "{:#}", swept.json);
         let command = swept.runs()[0]["command"].as_str().unwrap();
@@ -498,8 +472,7 @@ fn client(without: Option<usize>) -> PathBuf {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/sweep/client.c");
     let source = std::fs::read_to_string(path).expect("the client");
     let lines = source.lines().enumerate();
-    let mutant: String =
-        lines.map(|(i, line)| format!("{}\n", if i == without { ";" } else { line })).collect();
+    let mutant: String = lines.map(|(i, line)| format!("{}\n", if i == without { ";" } else { line })).collect();
     // Variables of a deleted line are unused.
     support::compile_text(&format!("client-without-{}", without + 1), &mutant, &["-ldl", "-w"])
 }

@@ -26,7 +26,7 @@ fn a_record_that_grows_is_packed_without_a_gap() {
     let at = temp_dir();
     let directory = at.path().join("record");
     fs::create_dir(&directory).unwrap();
-    writer::job(&directory).unwrap();
+    writer::write_job_file(&directory).unwrap();
     let is_over = AtomicBool::new(false);
     /// Ends the writer, also where an assertion fails.
     struct End<'a>(&'a AtomicBool);
@@ -97,9 +97,7 @@ fn functions_of_the_recorded_library_are_named_elsewhere() {
     assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "101\n"), "{}", ended.stderr);
     let mut there = report(&directory);
     let source = there.as_object_mut().unwrap().remove("source_lines");
-    assert!(
-        source.is_some_and(|lines| lines[0]["text"].as_str().is_some_and(|text| text.contains("int yes")))
-    );
+    assert!(source.is_some_and(|lines| lines[0]["text"].as_str().is_some_and(|text| text.contains("int yes"))));
     let caller = there["failures"][0]["caller"]["function"].as_str().unwrap_or_default();
     assert!(caller.starts_with("ask_a_device+0x"), "{there:#}");
     let (file, _) = pack(&directory, &[]);

@@ -313,28 +313,28 @@ pub fn recorded(process: &Process) -> Vec<cupeer_record::Call> {
             }
             Event::LateEnd { stream, seq, .. } => {
                 let call = pending.get(&(stream, seq)).map(|place| &mut calls[*place]);
-                assert!(call.is_some_and(|call| call.finish(&event)), "the end of no call: {event:?}");
+                assert!(call.is_some_and(|call| call.apply_late_end(&event)), "the end of no call: {event:?}");
             }
             Event::Mark { .. } | Event::Use(_) => {}
         }
     }
-    assert!(events.error().is_none(), "{:?}", events.error());
+    assert!(events.first_error().is_none(), "{:?}", events.first_error());
     calls
 }
 
 /// The argument that carries the mark of a call.
 pub fn mark_of(call: &cupeer_record::Call) -> Option<u64> {
     // That of a multicast object is in what it is to be: its size.
-    let in_structure = || Some(u64::from_le_bytes(*call.argument_called("prop")?.get(4..)?.first_chunk()?));
+    let in_structure = || Some(u64::from_le_bytes(*call.argument_by_name("prop")?.get(4..)?.first_chunk()?));
     // That of a copy of rows is where it copies from.
-    let in_rows = || Some(u64::from_le_bytes(*call.argument_called("pCopy")?.get(16..)?.first_chunk()?));
+    let in_rows = || Some(u64::from_le_bytes(*call.argument_by_name("pCopy")?.get(16..)?.first_chunk()?));
     let in_stream = || ["hStream", "stream"].iter().find_map(|name| number_of(call, name));
     let marked = MARKED.iter().find_map(|name| number_of(call, name));
     marked.or_else(in_structure).or_else(in_rows).or_else(in_stream)
 }
 
 fn number_of(call: &cupeer_record::Call, name: &str) -> Option<u64> {
-    let bytes = call.argument_called(name)?;
+    let bytes = call.argument_by_name(name)?;
     Some(bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
 }
 
@@ -352,11 +352,7 @@ pub fn finish(mut command: Command) -> (ExitStatus, String, String) {
                 let states = states(child.id());
                 child.kill().unwrap();
                 child.wait().unwrap();
-                panic!(
-                    "{command:?} hangs: {states}; it printed {}{}",
-                    read_all(&mut out),
-                    read_all(&mut err)
-                );
+                panic!("{command:?} hangs: {states}; it printed {}{}", read_all(&mut out), read_all(&mut err));
             }
             None => std::thread::sleep(Duration::from_millis(2)),
         }
@@ -481,8 +477,7 @@ impl Call {
             let symbol: String = symbol.chars().map(|c| if c <= ' ' { '_' } else { c }).collect();
             format!("{symbol}/{}/{}", number(&args["cudaVersion"]), number(&args["flags"]))
         } else {
-            let argument =
-                MARKED.iter().find_map(|name| args.get(*name)).or_else(|| args.get("prop")?.get("size"));
+            let argument = MARKED.iter().find_map(|name| args.get(*name)).or_else(|| args.get("prop")?.get("size"));
             let argument = argument.or_else(|| args.get("pCopy")?.get("src"));
             let argument = argument.or_else(|| args.get("hStream")).or_else(|| args.get("stream"));
             number(argument.unwrap_or_else(|| panic!("no mark: {line}"))).to_string()
@@ -529,7 +524,7 @@ impl Call {
         let is_rare = |id: FnId| {
             let does_not_work = [Group::Lifetime, Group::Alloc, Group::Init];
             let is_in = |group: &Group| id.spec().is_in(*group);
-            id.spec().is_work() || does_not_work.iter().any(is_in)
+            id.spec().is_device_work() || does_not_work.iter().any(is_in)
         };
         FnId::all().any(|id| id.spec().name() == self.function && is_rare(id))
     }
@@ -625,8 +620,7 @@ impl Outcome {
         println!("the same, stderr");
         support::assert_lines(&self.stderr, &other.stderr);
         let lasting = |outcome: &Outcome| {
-            let mut calls: Vec<String> =
-                outcome.driver.iter().map(|c| format!("{:?}\n", c.lasting())).collect();
+            let mut calls: Vec<String> = outcome.driver.iter().map(|c| format!("{:?}\n", c.lasting())).collect();
             calls.sort();
             calls.concat()
         };
@@ -659,8 +653,7 @@ impl Outcome {
         let had = counts(&mut calls.iter().filter(certain));
         let missed: Vec<_> = wanted.keys().filter(|c| !had.contains_key(c)).collect();
         let invented: Vec<_> = had.keys().filter(|c| !seen.contains_key(c)).collect();
-        let again: Vec<_> =
-            had.iter().filter(|(c, times)| seen.get(c).is_some_and(|seen| *times > seen)).collect();
+        let again: Vec<_> = had.iter().filter(|(c, times)| seen.get(c).is_some_and(|seen| *times > seen)).collect();
         assert!(
             missed.is_empty() && invented.is_empty() && again.is_empty(),
             "{} calls, {} {done}\nnot {done}: {missed:?}\nnot called: {invented:?}\n{done} more than once: {again:?}",

@@ -47,28 +47,22 @@ fn a_line_of_python_comes_first() {
     assert!(all.contains("      train.py:20 in main\n") && !all.contains(" 0x0\n"), "{all}");
     let json: Value = serde_json::from_str(&reported(&["--format", "json"], &record)).expect("JSON");
     let finding = &json["findings"][0];
-    let line = |file: &str, line, function: &str| serde_json::json!({ "file": file, "line": line, "function": function });
+    let line =
+        |file: &str, line, function: &str| serde_json::json!({ "file": file, "line": line, "function": function });
     assert_eq!(finding["caller"]["python"], line(&script, 15, "twice"), "{finding}");
-    assert!(
-        finding["caller"]["library"].as_str().is_some_and(|library| !library.contains("python3.")),
-        "{finding}"
-    );
+    assert!(finding["caller"]["library"].as_str().is_some_and(|library| !library.contains("python3.")), "{finding}");
     let stack = finding["stack"].as_array().expect("a stack");
     let lines: Vec<&Value> =
         stack.iter().filter(|place| place["library"].is_null()).map(|place| &place["python"]).collect();
     let expected = [(15, "twice"), (20, "main"), (21, "<module>")].map(|(at, name)| line(&script, at, name));
     assert_eq!(lines, expected.iter().collect::<Vec<_>>());
     // The interpreter's own are folded.
-    let is_of_loop =
-        |place: &Value| place["function"].as_str().is_some_and(|name| name.contains("EvalFrame"));
+    let is_of_loop = |place: &Value| place["function"].as_str().is_some_and(|name| name.contains("EvalFrame"));
     assert!(!stack.iter().any(is_of_loop), "{finding}");
     let sarif: Value = serde_json::from_str(&reported(&["--format", "sarif"], &record)).expect("SARIF");
     let place = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
     assert_eq!(place["region"]["startLine"], 15, "{place}");
-    assert!(
-        place["artifactLocation"]["uri"].as_str().is_some_and(|uri| uri.ends_with("train.py")),
-        "{place}"
-    );
+    assert!(place["artifactLocation"]["uri"].as_str().is_some_and(|uri| uri.ends_with("train.py")), "{place}");
     let packed = folder.path().join("packed.tar.gz").display().to_string();
     let ended = done(&mut with(&["pack", &record, "-o", &packed, "--redact=paths"]));
     assert!(ended.status.success(), "{}", ended.stderr);
@@ -126,8 +120,7 @@ fn a_leak_is_where_python_opened_it() {
     let stack: Vec<&str> = leaks.lines().skip_while(|line| !line.contains("1 mapping")).skip(1).collect();
     let at = |text: &str| 1 + LEAKING.lines().position(|line| line == text).expect("a line");
     let [opened, called] =
-        ["    assert cuda.cuIpcOpenMemHandle_v2(ctypes.byref(mapped), handle, 1) == 0", "    receive(here)"]
-            .map(at);
+        ["    assert cuda.cuIpcOpenMemHandle_v2(ctypes.byref(mapped), handle, 1) == 0", "    receive(here)"].map(at);
     let is_first = stack[0].starts_with(&format!("      train.py:{opened} in receive, "));
     assert!(is_first && stack[1] == format!("      train.py:{called} in <module>"), "{leaks}");
 }

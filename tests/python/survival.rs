@@ -43,9 +43,7 @@ fn killed_processes_leave_complete_frames() {
         let folder = temp_dir();
         let record = folder.path().join("record");
         let (mut child, _) = begun(python, &record.display().to_string());
-        wait_for("a recording", || {
-            record.exists() && names(&record).iter().any(|name| name.ends_with(".cupeer"))
-        });
+        wait_for("a recording", || record.exists() && names(&record).iter().any(|name| name.ends_with(".cupeer")));
         std::thread::sleep(Duration::from_micros(u64::from(round * 2711 % 40_000)));
         // On a slow machine the others may come before the first call.
         if round == 0 {
@@ -108,8 +106,7 @@ fn an_interpreter_may_end_at_any_time() {
         let ask = "import sysconfig as s; print(s.get_config_var('LIBDIR') + '/' + s.get_config_var('INSTSONAME'), \
                    s.get_config_var('prefix'))";
         let answer =
-            String::from_utf8_lossy(&plain(&python).args(["-c", ask]).output().expect("it runs").stdout)
-                .into_owned();
+            String::from_utf8_lossy(&plain(&python).args(["-c", ask]).output().expect("it runs").stdout).into_owned();
         let words: Vec<&str> = answer.split_whitespace().collect();
         let [library, home] = words[..] else { continue };
         if !library.contains(".so") || !Path::new(library).exists() {
@@ -132,11 +129,7 @@ fn an_interpreter_may_end_at_any_time() {
         assert!(ended.status.success(), "{}: {:?} {}", python.display(), ended.status, ended.stderr);
         // Threads without Python have none of its frames, the others have all.
         let all = recorded(&record, "cuIpcGetMemHandle");
-        assert!(
-            all.iter().any(Vec::is_empty) && all.iter().any(|frames| frames.len() > 2),
-            "{}",
-            python.display()
-        );
+        assert!(all.iter().any(Vec::is_empty) && all.iter().any(|frames| frames.len() > 2), "{}", python.display());
     }
     if had == 0 {
         left_out!("no interpreter of this machine is a shared library");

@@ -30,19 +30,12 @@ fn calls<'a>(log: &'a [Value], function: &'a str) -> impl Iterator<Item = &'a Va
 fn every_import_is_joined_to_its_export() {
     let (_folder, log, report) = run("descriptors");
     let handles = report["handles"].as_array().expect("handles");
-    let opened: Vec<&Value> = handles
-        .iter()
-        .filter(|handle| handle["opens"].as_array().is_some_and(|opens| !opens.is_empty()))
-        .collect();
+    let opened: Vec<&Value> =
+        handles.iter().filter(|handle| handle["opens"].as_array().is_some_and(|opens| !opens.is_empty())).collect();
     let imports = calls(&log, "cuMemImportFromShareableHandle").count();
     assert!(imports >= 7, "{log:?}");
     let times = |handle: &&Value| {
-        handle["opens"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|open| open["times"].as_u64())
-            .sum::<u64>()
+        handle["opens"].as_array().into_iter().flatten().filter_map(|open| open["times"].as_u64()).sum::<u64>()
     };
     assert_eq!(opened.iter().map(times).sum::<u64>(), imports as u64, "each is in the ledger");
     for handle in &opened {
@@ -72,14 +65,14 @@ fn all_arguments_of_long_calls_are_kept() {
     for process in &open_job(&folder.path().join("record")).processes {
         for call in recorded(process) {
             let number = |name: &str| {
-                let bytes = call.argument_called(name).unwrap_or_else(|| panic!("{name} of {call:?}"));
+                let bytes = call.argument_by_name(name).unwrap_or_else(|| panic!("{name} of {call:?}"));
                 bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
             };
             match call.function.filter(|_| call.succeeded()) {
                 Some(FnId::cuMemCreate) => {
                     assert_eq!((number("flags"), number("size") % (2 << 20)), (0, 0));
                     let prop: Vec<i32> = call
-                        .argument_called("prop")
+                        .argument_by_name("prop")
                         .expect("its properties")
                         .chunks_exact(4)
                         .map(|bytes| i32::from_le_bytes(bytes.try_into().expect("four")))

@@ -18,9 +18,7 @@ fn no_frame_is_looked_for_beyond_a_stack() {
     let job = open_job(&record);
     let calls = recorded(&job.processes[0]);
     assert_eq!(calls.len(), 2);
-    assert!(
-        calls.iter().all(|call| call.outcome == Outcome::Returned(101) && !call.details.frames.is_empty())
-    );
+    assert!(calls.iter().all(|call| call.outcome == Outcome::Returned(101) && !call.details.frames.is_empty()));
 }
 
 /// With any stack, the program continues, and each call has at least its own place.

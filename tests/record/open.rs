@@ -68,12 +68,7 @@ fn open(record: &Path) -> Vec<(u32, u64, u32, u32)> {
         .iter()
         .filter(|entry| entry.kind != kind::OWNED)
         .map(|entry| {
-            (
-                entry.kind,
-                if entry.kind == kind::PEER { entry.peer } else { entry.address },
-                entry.count,
-                entry.ended,
-            )
+            (entry.kind, if entry.kind == kind::PEER { entry.peer } else { entry.address }, entry.count, entry.ended)
         })
         .collect();
     all.sort();
@@ -281,9 +276,8 @@ fn an_address_may_be_somebody_elses_before_its_close_returns() {
 fn record_of(record: &Path, byte: u8) -> u64 {
     let job = std::fs::read_to_string(record.join("job")).unwrap();
     let digits = job.lines().find_map(|line| line.strip_prefix("key=")).expect("the key");
-    let key: Vec<u8> =
-        (0..16).map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).expect("a digit")).collect();
+    let key: Vec<u8> = (0..16).map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).expect("a digit")).collect();
     let key: [u8; 16] = key.try_into().expect("16 bytes");
     // A hash may look like the fingerprint of something else.
-    Shareable::of_ipc(siphasher::sip::SipHasher24::new_with_key(&key).hash(&[byte; 64]))
+    Shareable::ipc_fingerprint(siphasher::sip::SipHasher24::new_with_key(&key).hash(&[byte; 64]))
 }

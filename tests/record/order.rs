@@ -41,11 +41,8 @@ fn expected(function: &str) -> Vec<String> {
     let part = source.split(&format!("static void {function}(")).nth(1).expect("the part");
     let part = part.split("\n}\n").next().expect("its end");
     let lines = part.lines().filter_map(|line| line.trim_end().strip_suffix(" */"));
-    let lines =
-        lines.filter_map(|line| line.rsplit_once("/* ").filter(|(_, number)| number.parse::<u32>().is_ok()));
-    lines
-        .map(|(line, _)| line[line.find("cu").expect("a call")..].split('(').next().unwrap_or("").into())
-        .collect()
+    let lines = lines.filter_map(|line| line.rsplit_once("/* ").filter(|(_, number)| number.parse::<u32>().is_ok()));
+    lines.map(|(line, _)| line[line.find("cu").expect("a call")..].split('(').next().unwrap_or("").into()).collect()
 }
 
 #[test]
@@ -70,7 +67,7 @@ fn uses_of_shared_memory_and_their_order_are_recorded() {
     // Arguments that do not fit into the slot are recorded anyway.
     let copy = owner.iter().find(|call| call.function == Some(FnId::cuMemcpyHtoDAsync_v2)).expect("it");
     let wait = owner.iter().find(|call| call.function == Some(FnId::cuLaunchHostFunc)).expect("it");
-    assert_eq!(copy.number(3), wait.number(0), "the stream");
+    assert_eq!(copy.argument_number(3), wait.argument_number(0), "the stream");
 }
 
 #[test]
@@ -101,11 +98,10 @@ fn there_is_a_mark_where_calls_were_not_noted() {
 #[test]
 fn launches_of_graphs_have_the_shared_memory_that_these_use() {
     let [calls] = &noted("graphs")[..] else { panic!("one process") };
-    let launches: Vec<&Call> =
-        calls.iter().filter(|call| call.function == Some(FnId::cuGraphLaunch)).collect();
+    let launches: Vec<&Call> = calls.iter().filter(|call| call.function == Some(FnId::cuGraphLaunch)).collect();
     let [fills, takes, calls, captured] = launches[..] else { panic!("{calls:?}") };
     let of = |call: &Call| {
-        let (flags, ranges) = nodes::read(&call.details.nodes)?;
+        let (flags, ranges) = nodes::read_nodes(&call.details.nodes)?;
         Some((flags, ranges.map(|it| (it.bytes, it.is_write, it.value)).collect::<Vec<_>>()))
     };
     assert_eq!(of(fills), Some((0, vec![(64, true, Some(7))])));

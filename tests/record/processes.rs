@@ -59,7 +59,7 @@ fn processes_that_had_the_same_number_have_a_file_each() {
     assert!(job.processes.iter().all(|process| process.header.pid == number));
     let text = support::stdout(support::cupeer().arg("report").arg(&record));
     assert!((1..=5).all(|nth| text.contains(&format!("{number}#{nth} "))), "{text}");
-    assert!(job.alive().iter().all(|alive| *alive == Some(false)));
+    assert!(job.are_alive().iter().all(|alive| *alive == Some(false)));
 }
 
 /// "A new file after fork and clone, noticed without a system call a call."
@@ -109,7 +109,7 @@ fn an_executed_program_has_its_own_file() {
     assert_eq!((first.header.pid, first.header.started), (second.header.pid, second.header.started));
     assert_eq!(second.proc, format!("{}-1", first.proc));
     assert_eq!(second.arguments[1], "again");
-    assert_eq!(job.alive(), [Some(false), Some(false)]);
+    assert_eq!(job.are_alive(), [Some(false), Some(false)]);
 }
 
 #[test]
@@ -177,5 +177,5 @@ fn processes_of_two_pid_namespaces_are_apart() {
     let entries = fs::read_dir(&record).unwrap().count();
     assert_eq!(entries, PROCESSES * 11 + 2, "something beside the processes' files, job and the live table");
     assert_eq!(shared_memory(), before);
-    assert!(job.alive().iter().all(|alive| *alive != Some(true)));
+    assert!(job.are_alive().iter().all(|alive| *alive != Some(true)));
 }

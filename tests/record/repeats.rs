@@ -37,7 +37,7 @@ fn counts(record: &Path) -> BTreeMap<i32, u64> {
         assert_eq!(process.header.lost, 0);
         for call in recorded(process) {
             let Outcome::Returned(result) = call.outcome else { panic!("{call:?}") };
-            *counts.entry(result).or_default() += call.times();
+            *counts.entry(result).or_default() += call.call_count();
         }
     }
     counts
@@ -47,13 +47,9 @@ fn counts(record: &Path) -> BTreeMap<i32, u64> {
 fn report(record: &Path) -> Value {
     let text = support::stdout(support::cupeer().args(["report", "--format", "json"]).arg(record));
     let report: Value = serde_json::from_str(&text).unwrap();
-    let schema: Value =
-        serde_json::from_str(&fs::read_to_string("docs/report.schema.json").unwrap()).unwrap();
-    let errors: Vec<String> = jsonschema::validator_for(&schema)
-        .unwrap()
-        .iter_errors(&report)
-        .map(|error| error.to_string())
-        .collect();
+    let schema: Value = serde_json::from_str(&fs::read_to_string("docs/report.schema.json").unwrap()).unwrap();
+    let errors: Vec<String> =
+        jsonschema::validator_for(&schema).unwrap().iter_errors(&report).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");
     report
 }
@@ -133,7 +129,7 @@ fn a_child_counts_for_itself() {
     for process in &open_job(&record).processes {
         let all = recorded(process);
         assert!(all.iter().any(Call::has_own_stack));
-        calls.push(all.iter().map(Call::times).sum());
+        calls.push(all.iter().map(Call::call_count).sum());
     }
     calls.sort_unstable();
     assert_eq!(calls, [CALLS / 2, 2 * CALLS]);
@@ -157,7 +153,7 @@ fn killed_processes_have_counted_up_to_the_last_call() {
         child.wait().unwrap();
         let job = open_job(&record);
         let mut of: BTreeMap<u32, u64> = BTreeMap::new();
-        recorded(&job.processes[0]).iter().for_each(|call| *of.entry(call.tid).or_default() += call.times());
+        recorded(&job.processes[0]).iter().for_each(|call| *of.entry(call.tid).or_default() += call.call_count());
         let mut of: Vec<u64> = of.into_values().collect();
         let mut wanted = [returned(0), returned(1)];
         of.sort_unstable();

@@ -6,7 +6,7 @@ use crate::support::{self, rounds, stdout};
 use cupeer_record::{Call, Event, Follower, Job, Outcome, Process};
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::{BLOCK, SLOTS, first_in_ring};
+use cupeer_spec::record::{BLOCK, SLOTS, first_ring_number};
 use std::collections::{BTreeMap, HashSet};
 use std::process::Stdio;
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn at_its_limit_a_record_keeps_the_first_calls_and_the_last() {
         assert_eq!(stdout(recording(&scene, &record).env(env::RECORD, "full:4M")), "done\n");
         let job = open_job(&record);
         let process = &job.processes[0];
-        assert_eq!((process.has_dropped(), process.header.lost), (!is_full, 0));
+        assert_eq!((process.has_overwritten(), process.header.lost), (!is_full, 0));
         assert_eq!(process.reached_limit(), (!is_full).then_some(LIMIT));
         assert_eq!(process.header.ring_blocks, LIMIT / BLOCK as u64);
         let size = process.path.metadata().expect("it is there").len();
@@ -101,13 +101,8 @@ fn that_a_record_reached_its_limit_is_said() {
     run.env("LD_LIBRARY_PATH", crate::programs::driver());
     let ended = support::done(&mut run);
     assert_eq!(ended.stdout, "done\n", "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains(&format!("{sentence}; --record full keeps all calls\n")),
-        "{}",
-        ended.stderr
-    );
-    let report =
-        |form: &str| stdout(support::with(&["report", "--format", form]).arg(&record).env("COLUMNS", "250"));
+    assert!(ended.stderr.contains(&format!("{sentence}; --record full keeps all calls\n")), "{}", ended.stderr);
+    let report = |form: &str| stdout(support::with(&["report", "--format", form]).arg(&record).env("COLUMNS", "250"));
     let json: serde_json::Value = serde_json::from_str(&report("json")).expect("JSON");
     let process = &json["processes"][0];
     assert_eq!((&process["mode"], &process["reached_limit"]), (&"ring".into(), &(1 << 20).into()));
@@ -122,16 +117,8 @@ fn that_a_record_reached_its_limit_is_said() {
 fn at_its_limit_a_record_knows_what_is_open_in_each_process() {
     let folder = support::temp_dir();
     let record = folder.path().join("record");
-    let words = [
-        "ask:12000",
-        "open:90000",
-        "fork",
-        "ask:12000",
-        "open:91000",
-        "open:92000",
-        "ask:30000",
-        "close:92000",
-    ];
+    let words =
+        ["ask:12000", "open:90000", "fork", "ask:12000", "open:91000", "open:92000", "ask:30000", "close:92000"];
     let scene = Scene::new(linked("shared.c", &[])).args(&words);
     assert_eq!(stdout(recording(&scene, &record).env(env::RECORD, "full:1M")), "");
     let job = open_job(&record);
@@ -157,9 +144,8 @@ fn at_its_limit_a_record_knows_what_is_open_in_each_process() {
 /// The calls of a record that is written to, and whether it has a problem.
 fn seen(process: &Process) -> (Vec<Call>, bool) {
     let mut events = process.events().expect("it can be read");
-    let calls =
-        events.by_ref().filter_map(|event| if let Event::Call(call) = event { Some(call) } else { None });
-    (calls.collect(), events.error().is_some())
+    let calls = events.by_ref().filter_map(|event| if let Event::Call(call) = event { Some(call) } else { None });
+    (calls.collect(), events.first_error().is_some())
 }
 
 /// A follower of such a recording counts each call once.
@@ -169,12 +155,8 @@ fn at_its_limit_a_record_is_followed() {
     let record = folder.path().join("record");
     let scene = Scene::new(linked("followed.c", &[])).args(&["90000", "5", BEFORE]);
     let mut command = recording(&scene, &record);
-    let mut child = command
-        .env(env::RECORD, "full:1M")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it runs");
+    let mut child =
+        command.env(env::RECORD, "full:1M").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
     let is_there = || Job::open(&record).is_ok_and(|job| !job.processes.is_empty());
     support::wait_for("the recording", is_there);
     let mut follower = Follower::new(&open_job(&record).processes[0]).expect("it can be read");
@@ -189,7 +171,7 @@ fn at_its_limit_a_record_is_followed() {
             let marks: Vec<u64> = calls.iter().filter(|call| call.stream == 0).filter_map(mark_of).collect();
             assert!(marks.windows(2).all(|pair| pair[0] < pair[1]), "{marks:?}");
             let has_gap = marks.windows(2).any(|pair| pair[0] + 1 < pair[1]);
-            assert!(!has_gap || process.has_dropped() || has_problem, "{}", marks.len());
+            assert!(!has_gap || process.has_overwritten() || has_problem, "{}", marks.len());
         }
     }
     follower.look(usize::MAX).expect("it can be read");
@@ -229,7 +211,7 @@ fn interrupting(calls: &[Call]) -> usize {
 
 /// Returns true if the details of a call may have been in a block that was overwritten before the block of the call.
 fn ends_block(call: &Call) -> bool {
-    (call.seq - first_in_ring(call.stream)) % SLOTS as u64 >= SLOTS as u64 - 16
+    (call.seq - first_ring_number(call.stream)) % SLOTS as u64 >= SLOTS as u64 - 16
 }
 
 /// Runs whirl.c, reads its record meanwhile and at its end, and compares.
@@ -296,11 +278,7 @@ fn wants_frames(call: &Call) -> bool {
 }
 
 /// The calls of each thread and of its handlers, which must be theirs, by the numbers that they have there.
-fn made_by<'a>(
-    which: &str,
-    counts: &BTreeMap<u64, u64>,
-    all: &'a [Call],
-) -> BTreeMap<u64, Vec<(u64, &'a Call)>> {
+fn made_by<'a>(which: &str, counts: &BTreeMap<u64, u64>, all: &'a [Call]) -> BTreeMap<u64, Vec<(u64, &'a Call)>> {
     let mut made: BTreeMap<u64, Vec<(u64, &Call)>> = BTreeMap::new();
     let mut streams: BTreeMap<u64, (u32, u32)> = BTreeMap::new();
     for call in all {

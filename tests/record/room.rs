@@ -11,8 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 fn crowd(total: u32, at_once: u32, calls: u32) -> Scene {
-    Scene::new(linked("crowd.c", &[]))
-        .args(&[total, at_once, calls].map(|n| n.to_string()).each_ref().map(|s| &s[..]))
+    Scene::new(linked("crowd.c", &[])).args(&[total, at_once, calls].map(|n| n.to_string()).each_ref().map(|s| &s[..]))
 }
 
 /// The calls of each stretch of a stream that one thread wrote are those of crowd.c.
@@ -78,26 +77,18 @@ fn a_ring_stays_as_large_as_it_is() {
     const KEPT: u64 = 500;
     let folder = support::temp_dir();
     let record = folder.path().join("record");
-    let scene = Scene::new(linked("handles.c", &[])).args(&[
-        support::sample("100000", "250000"),
-        &KEPT.to_string(),
-        "4",
-    ]);
+    let scene =
+        Scene::new(linked("handles.c", &[])).args(&[support::sample("100000", "250000"), &KEPT.to_string(), "4"]);
     let shown = stdout(recording(&scene, &record).env(env::RECORD, "ring:16M"));
     assert_eq!(shown, format!("open: {}\n", 4 * KEPT));
     let job = open_job(&record);
     let [process] = &job.processes[..] else { panic!("{:?}", job.processes) };
     assert_eq!(std::fs::metadata(&process.path).unwrap().len(), SIZE);
     assert_eq!((process.header.lost, process.header.ended_by), (0, 0));
-    let mut open: Vec<u64> = job.tables[0]
-        .entries
-        .iter()
-        .filter(|e| e.kind == live::kind::OPENED_MEMORY)
-        .map(|e| e.address)
-        .collect();
+    let mut open: Vec<u64> =
+        job.tables[0].entries.iter().filter(|e| e.kind == live::kind::OPENED_MEMORY).map(|e| e.address).collect();
     open.sort();
-    let wanted: Vec<u64> =
-        (0..4).flat_map(|thread| (0..KEPT).map(move |i| 70000 + 10000 * thread + i)).collect();
+    let wanted: Vec<u64> = (0..4).flat_map(|thread| (0..KEPT).map(move |i| 70000 + 10000 * thread + i)).collect();
     assert_eq!(open, wanted);
     assert!(job.tables[0].entries.iter().all(|entry| entry.frame_count > 0));
     // The last calls are there: of each thread, in its order, without a gap.
@@ -117,7 +108,10 @@ fn a_ring_that_is_too_small_for_its_threads_says_so() {
     let done = done(recording(&crowd(200, 100, 2000), &record).env(env::RECORD, "ring:1M"));
     assert!(done.status.success() && done.stdout == "done\n", "{}", done.stderr);
     assert!(
-        done.stderr.lines().count() == 1 && done.stderr.contains(" threads: each thread that calls needs 128 KiB of it; calls of the others are lost. Record with ring:"),
+        done.stderr.lines().count() == 1
+            && done.stderr.contains(
+                " threads: each thread that calls needs 128 KiB of it; calls of the others are lost. Record with ring:"
+            ),
         "{}",
         done.stderr
     );

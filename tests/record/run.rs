@@ -104,9 +104,7 @@ fn runs_that_name_one_directory_are_one_job() {
     let record = folder.path().join("job");
     let job = open_job(&record);
     assert_eq!(job.processes.len(), 3);
-    assert!(
-        job.processes.iter().all(|process| process.header.key_check == job.processes[0].header.key_check)
-    );
+    assert!(job.processes.iter().all(|process| process.header.key_check == job.processes[0].header.key_check));
     let text = fs::read_to_string(record.join("job")).unwrap();
     assert_eq!(text.lines().filter(|line| line.starts_with("joined=")).count(), 2, "{text}");
     // A job stays also where a later run adds nothing.
@@ -153,10 +151,7 @@ fn the_group_may_take_part() {
 fn settings_for_a_shell_make_the_same_job() {
     let folder = temp_dir();
     let text = support::stdout(
-        cupeer()
-            .args(["env", "-o", "job", "--format", "sh"])
-            .current_dir(folder.path())
-            .env_remove(env::RECORD),
+        cupeer().args(["env", "-o", "job", "--format", "sh"]).current_dir(folder.path()).env_remove(env::RECORD),
     );
     for mark in [5, 6] {
         let mut shell = support::plain("sh");
@@ -165,13 +160,10 @@ fn settings_for_a_shell_make_the_same_job() {
     }
     ends_well(run(folder.path(), &["-o", "job"]).arg(shared()).arg("open:7"));
     let job = open_job(&folder.path().join("job"));
-    let mut marks: Vec<_> =
-        job.processes.iter().flat_map(recorded).filter_map(|call| mark_of(&call)).collect();
+    let mut marks: Vec<_> = job.processes.iter().flat_map(recorded).filter_map(|call| mark_of(&call)).collect();
     marks.sort();
     assert_eq!(marks, [5, 6, 7]);
-    assert!(
-        job.processes.iter().all(|process| process.header.key_check == job.processes[0].header.key_check)
-    );
+    assert!(job.processes.iter().all(|process| process.header.key_check == job.processes[0].header.key_check));
 }
 
 /// Handles of one job have the same fingerprint in all its processes, in the log as in the record.

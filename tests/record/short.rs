@@ -91,8 +91,7 @@ fn is_short_of(kib: u64, plan: &str, folder: &Path) -> Option<bool> {
             // SAFETY: the structure is valid for the call.
             if unsafe { libc::setrlimit(what, &limit) } == 0 { Ok(()) } else { Err(Error::last_os_error()) }
         };
-        let limits =
-            move || limit(libc::RLIMIT_STACK, 1 << 20).and_then(|()| limit(libc::RLIMIT_AS, kib << 10));
+        let limits = move || limit(libc::RLIMIT_STACK, 1 << 20).and_then(|()| limit(libc::RLIMIT_AS, kib << 10));
         // SAFETY: two system calls, which is what may be done between fork and exec.
         unsafe { command.pre_exec(limits) };
         // Without room for the program itself, it cannot be started, or is killed at once.
@@ -106,8 +105,7 @@ fn is_short_of(kib: u64, plan: &str, folder: &Path) -> Option<bool> {
     let done = limited(program)?;
     let (status, stdout, stderr) = &done;
     // Our own library takes memory as well.
-    let has_no_room =
-        stderr.contains("error while loading shared libraries") || stderr.contains("cannot be preloaded");
+    let has_no_room = stderr.contains("error while loading shared libraries") || stderr.contains("cannot be preloaded");
     if has_no_room || stdout.contains("not so: pthread_create") {
         return None;
     }

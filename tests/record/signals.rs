@@ -15,21 +15,14 @@ const HANDLER: u64 = 1 << 28;
 fn assert_none_lost(stack: &str, handled: u32, jumps: u32) {
     let folder = support::temp_dir();
     let record = folder.path().join("record");
-    let scene = Scene::new(program("timers.c", &[])).args(&[
-        stack,
-        "100",
-        "3",
-        &handled.to_string(),
-        &jumps.to_string(),
-    ]);
+    let scene =
+        Scene::new(program("timers.c", &[])).args(&[stack, "100", "3", &handled.to_string(), &jumps.to_string()]);
     let (status, stdout, stderr) = finish(recording(&scene, &record));
     assert!(status.success(), "{stack}: {status}: {stdout}{stderr}");
-    let (last, left) =
-        stdout.lines().rev().collect::<Vec<_>>().split_first().map(|(a, b)| (*a, b.to_vec())).unwrap();
+    let (last, left) = stdout.lines().rev().collect::<Vec<_>>().split_first().map(|(a, b)| (*a, b.to_vec())).unwrap();
     let mut numbers = last.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse::<u64>().ok());
     let (made, in_handlers) = (numbers.next().unwrap(), numbers.next().unwrap());
-    let left: BTreeSet<u64> =
-        left.iter().map(|line| line.strip_prefix("left ").unwrap().parse().unwrap()).collect();
+    let left: BTreeSet<u64> = left.iter().map(|line| line.strip_prefix("left ").unwrap().parse().unwrap()).collect();
     assert_eq!(jumps != 0, !left.is_empty());
 
     let job = open_job(&record);
@@ -48,15 +41,11 @@ fn assert_none_lost(stack: &str, handled: u32, jumps: u32) {
         None => !left.contains(mark),
     };
     let wrong: Vec<u64> = all.filter(is_wrong).collect();
-    assert!(
-        wrong.is_empty(),
-        "{stack}, {jumps}: {made} and {in_handlers} calls, of which not once: {wrong:?}"
-    );
+    assert!(wrong.is_empty(), "{stack}, {jumps}: {made} and {in_handlers} calls, of which not once: {wrong:?}");
     assert!(
         times
             .keys()
-            .all(|mark| (MAIN..MAIN + made).contains(mark)
-                || *mark >= HANDLER && *mark < HANDLER + in_handlers)
+            .all(|mark| (MAIN..MAIN + made).contains(mark) || *mark >= HANDLER && *mark < HANDLER + in_handlers)
     );
 }
 

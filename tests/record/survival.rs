@@ -80,11 +80,7 @@ fn kill_once(
             own.len()
         );
         let marks: Vec<u64> = own.iter().map(|call| mark_of(call).expect("a mark")).collect();
-        assert!(
-            mode != "full" || marks.first().is_none_or(|first| *first == 0),
-            "{which}: {:?}",
-            own.first()
-        );
+        assert!(mode != "full" || marks.first().is_none_or(|first| *first == 0), "{which}: {:?}", own.first());
         for (pair, mark) in own.windows(2).zip(marks.windows(2)) {
             // In a ring the last blocks are there.
             let is_gap = mode != "full" && pair[1].seq - pair[0].seq > SLOTS as u64;
@@ -97,22 +93,13 @@ fn kill_once(
         }
         let last = marks.last().map_or(0, |last| last + 1);
         let is_end = [returned, returned + 1].map(|end| end % MARKS).contains(&(last % MARKS));
-        assert!(
-            is_end,
-            "{which}: {returned} calls have returned, and the last one there has the mark {last}"
-        );
+        assert!(is_end, "{which}: {returned} calls have returned, and the last one there has the mark {last}");
     }
 }
 
 /// "After SIGKILL at 100 random moments, 30 of them while the file grows, the record holds n or n+1 events a thread,
 /// none torn." The program sees its record in `written`; it is read in `read`.
-fn kill_often(
-    times: u32,
-    mode: (&str, u64),
-    around: impl Fn(Command) -> Option<Command>,
-    written: &Path,
-    read: &Path,
-) {
+fn kill_often(times: u32, mode: (&str, u64), around: impl Fn(Command) -> Option<Command>, written: &Path, read: &Path) {
     let folder = support::temp_dir();
     let mut random = Random::new();
     for time in 0..support::sample(times.div_ceil(3), times) {
@@ -164,11 +151,9 @@ fn killed_at_any_moment_on_overlayfs() {
     let part = |name: &str| folder.path().join(name);
     ["lower", "upper", "work", "merged"].iter().for_each(|name| fs::create_dir(part(name)).unwrap());
     let at = folder.path().display();
-    let mount = format!(
-        "mount -t overlay overlay -o lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work {at}/merged"
-    );
-    let within =
-        |command: Command| in_namespaces(&["--user", "--map-root-user", "--mount"], &mount, &command);
+    let mount =
+        format!("mount -t overlay overlay -o lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work {at}/merged");
+    let within = |command: Command| in_namespaces(&["--user", "--map-root-user", "--mount"], &mount, &command);
     kill_often(100, FULL, within, &part("merged"), &part("upper"));
 }
 
@@ -264,8 +249,7 @@ fn a_call_that_is_left_in_another_way_says_so() {
             for mark in 1000..4000 {
                 assert_eq!(with_mark(&calls, mark).outcome, Outcome::Returned(0));
             }
-            let all =
-                calls.iter().filter(|call| mark_of(call) != Some(EITHER) && mark_of(call) >= Some(1000));
+            let all = calls.iter().filter(|call| mark_of(call) != Some(EITHER) && mark_of(call) >= Some(1000));
             assert!(all.clone().count() == 3000 && all.clone().all(|call| call.end <= left.end));
         }
     }
@@ -293,9 +277,7 @@ fn a_call_that_waits_on_another_stack_has_not_ended() {
         assert_eq!(status.signal(), Some(libc::SIGKILL), "{how}");
         assert_eq!(with_mark(&calls, EITHER).outcome, Outcome::Pending, "{how}");
         let others = calls.iter().filter(|call| mark_of(call) == Some(300));
-        assert!(
-            others.clone().count() == 2 && others.clone().all(|call| call.outcome == Outcome::Returned(0))
-        );
+        assert!(others.clone().count() == 2 && others.clone().all(|call| call.outcome == Outcome::Returned(0)));
     }
 }
 

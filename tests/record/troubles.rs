@@ -94,16 +94,10 @@ fn nobody_is_blamed_on_a_full_disk() {
         let disk = folder.path().join("disk");
         std::fs::create_dir(&disk).unwrap();
         let mut command = support::cupeer();
-        command
-            .args(["run", "--sim=nvlink:2", "--check", "--error-exitcode=9", "--out"])
-            .arg(disk.join("record"));
-        command
-            .arg("--")
-            .arg(program("rounds.c", &["-DLINKED", support::sim_library().to_str().unwrap()]))
-            .arg("2500");
+        command.args(["run", "--sim=nvlink:2", "--check", "--error-exitcode=9", "--out"]).arg(disk.join("record"));
+        command.arg("--").arg(program("rounds.c", &["-DLINKED", support::sim_library().to_str().unwrap()])).arg("2500");
         let mount = format!("mount -t tmpfs -o size={kib}k tmpfs {}", disk.display());
-        let Some(mut command) = in_namespaces(&["--user", "--map-root-user", "--mount"], &mount, &command)
-        else {
+        let Some(mut command) = in_namespaces(&["--user", "--map-root-user", "--mount"], &mount, &command) else {
             return;
         };
         let Done { status, stdout, stderr } = support::done(&mut command);
@@ -143,9 +137,7 @@ fn nothing_can_be_created() {
     std::fs::write(&file, "mine").unwrap();
     std::os::unix::fs::symlink("nowhere/there", folder.path().join("link")).unwrap();
     let long = folder.path().join("d/".repeat(1990));
-    for place in
-        [&file, Path::new("/proc/record"), Path::new("/nowhere/record"), &folder.path().join("link"), &long]
-    {
+    for place in [&file, Path::new("/proc/record"), Path::new("/nowhere/record"), &folder.path().join("link"), &long] {
         let mut command = recording(&troubled("none", Path::new("-")), &folder.path().join("record"));
         let what = place.display().to_string();
         let done = run(command.env(env::OUT, place), &what);

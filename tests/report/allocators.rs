@@ -18,16 +18,8 @@ fn load(actor: &mut Actor, path: &str) {
 #[test]
 fn the_library_that_exported_memory_tells_whose_it_is() {
     for (path, calls, wanted) in [
-        (
-            "/py/torch/lib/libc10_cuda.so",
-            true,
-            json!({ "name": "PyTorch's native allocator", "certainty": "certain" }),
-        ),
-        (
-            "/py/cupy_backends/cuda/api/runtime.so",
-            true,
-            json!({ "name": "CuPy's pool", "certainty": "probable" }),
-        ),
+        ("/py/torch/lib/libc10_cuda.so", true, json!({ "name": "PyTorch's native allocator", "certainty": "certain" })),
+        ("/py/cupy_backends/cuda/api/runtime.so", true, json!({ "name": "CuPy's pool", "certainty": "probable" })),
         ("/opt/lib/librmm.so", true, json!({ "name": "RMM's pool", "certainty": "probable" })),
         ("/py/torch/lib/libtorch_cuda.so", true, json!(null)),
         ("/opt/lib/libother.so", true, json!({ "name": "cudaMalloc", "certainty": "probable" })),

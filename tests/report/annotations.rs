@@ -5,7 +5,7 @@ use crate::support;
 use cupeer_record::Outcome;
 use cupeer_rules::Severity;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::RecordedEnd;
 use cupeer_spec::results::Result;
 
 /// The lines of a report, where a runner of GitHub Actions reads them.
@@ -33,7 +33,7 @@ fn scene(errors: u64, warnings: u64) -> Scene {
     let mut call = actor.makes(FnId::cuIpcGetMemHandle, 90_000);
     call.details.findings = vec![found("ipc-interior-pointer", Severity::Note, "a note")];
     actor.add(&call);
-    actor.writer().header(|header| header.end = End::Signal(11).word()).unwrap();
+    actor.writer().change_header(|header| header.end = RecordedEnd::Signal(11).to_word()).unwrap();
     actor.ends();
     scene
 }
@@ -46,10 +46,7 @@ fn findings_above_note_and_deaths_are_annotated() {
     assert_eq!(death, expected);
     let said = "::cuIpcOpenMemHandle_v2, once in rank 0, from train+0x";
     let text = ": 50%25\u{fffd}\u{fffd}::stop-commands::x, y";
-    assert!(
-        error.starts_with(&format!("::error title=cupeer ipc-flags{said}")) && error.ends_with(text),
-        "{error}"
-    );
+    assert!(error.starts_with(&format!("::error title=cupeer ipc-flags{said}")) && error.ends_with(text), "{error}");
     assert!(warning.starts_with(&format!("::warning title=cupeer ipc-flags{said}")), "{warning}");
 }
 

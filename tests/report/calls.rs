@@ -43,10 +43,7 @@ fn functions_have_their_failures_times_and_what_did_not_end() {
     assert_eq!((&function["pending"], &function["unwound"]), (&json!(1), &json!(1)));
     assert_eq!(function["failures"], json!({"123456": 1, "CUDA_ERROR_INVALID_VALUE": 1}));
     let near = |name: &str, wanted: f64| (function[name].as_f64().unwrap() / wanted - 1.0).abs() <= 0.01;
-    assert!(
-        near("p50_ns", 10_000.0) && near("p99_ns", 10_000.0) && near("max_ns", 4_000_000.0),
-        "{function:#}"
-    );
+    assert!(near("p50_ns", 10_000.0) && near("p99_ns", 10_000.0) && near("max_ns", 4_000_000.0), "{function:#}");
     assert_eq!(function["total_ns"], 100 * 10_000 + 4_000_000);
 }
 

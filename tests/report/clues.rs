@@ -26,22 +26,13 @@ const SCENES: &[Row] = &[
     (
         "read-of-nobody",
         "read-of-nobody",
-        &[
-            " read 1MiB from ipc:",
-            " (4MiB) that no recorded copy wrote; ",
-            " wrote other bytes there ",
-            " before",
-        ],
+        &[" read 1MiB from ipc:", " (4MiB) that no recorded copy wrote; ", " wrote other bytes there ", " before"],
         &["read_loaded", "read_of_nobody"],
     ),
     (
         "read-elsewhere",
         "read-elsewhere",
-        &[
-            " read 1MiB at offset 2,097,152 of ipc:",
-            ", where no recorded copy wrote; process ",
-            " wrote at offset 0",
-        ],
+        &[" read 1MiB at offset 2,097,152 of ipc:", ", where no recorded copy wrote; process ", " wrote at offset 0"],
         &["read_elsewhere", "put_there"],
     ),
     (
@@ -56,53 +47,29 @@ const SCENES: &[Row] = &[
         &[" wrote 1MiB to ipc:", " after process ", " had, and no recorded copy read them in between"],
         &["overwritten"],
     ),
-    (
-        "exported-again",
-        "exported-again",
-        &[" exported one address, 0x", ", 3 times as ipc:"],
-        &["exported_again"],
-    ),
+    ("exported-again", "exported-again", &[" exported one address, 0x", ", 3 times as ipc:"], &["exported_again"]),
     (
         "not-opened/twice",
         "not-opened",
-        &[
-            "no process opened ipc:",
-            ", which process ",
-            " exported; ipc:",
-            " was opened 2 times, first by process ",
-        ],
+        &["no process opened ipc:", ", which process ", " exported; ipc:", " was opened 2 times, first by process "],
         &["opened_twice", "open_two"],
     ),
     (
         "not-opened/two",
         "not-opened",
-        &[
-            "no process opened ipc:",
-            ", which process ",
-            " exported; ipc:",
-            " was opened 2 times, first by process ",
-        ],
+        &["no process opened ipc:", ", which process ", " exported; ipc:", " was opened 2 times, first by process "],
         &["offer", "take"],
     ),
     (
         "not-opened",
         "not-opened",
-        &[
-            "no process opened ipc:",
-            ", which process ",
-            " exported; ipc:",
-            " was opened 1 time, first by process ",
-        ],
+        &["no process opened ipc:", ", which process ", " exported; ipc:", " was opened 1 time, first by process "],
         &["not_opened", "sum_up"],
     ),
     (
         "opened-in-other-order",
         "opened-in-other-order",
-        &[
-            " opened 3 handles in another order than ",
-            " had exported them: ipc:",
-            " (4MiB), number 3, came first",
-        ],
+        &[" opened 3 handles in another order than ", " had exported them: ipc:", " (4MiB), number 3, came first"],
         &["open_three"],
     ),
     (
@@ -180,8 +147,7 @@ fn a_wrong_program_gets_the_clue_and_the_nearest_right_one_does_not() {
         }
         let (head, _) = bad.text.split_once(" recording ").expect("a head");
         let (_, problems) = bad.text.split_once(" Problems ").expect("problems");
-        let (_, said) =
-            bad.run.stderr.split_once("no finding explains ").expect("an end that nothing explains");
+        let (_, said) = bad.run.stderr.split_once("no finding explains ").expect("an end that nothing explains");
         let parts = [&["unusual: "], *says].concat();
         for (form, text) in [("head", head), ("problems", problems), ("run", said), ("html", &bad.html)] {
             let lines = functions.iter().all(|function| text.contains(&format!(" in {function}")));

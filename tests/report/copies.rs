@@ -75,11 +75,7 @@ fn copies_on_one_device_are_not_calls() {
 fn a_copy_can_be_failed() {
     let folder = support::temp_dir();
     let record = folder.path().join("r");
-    let done = support::done(&mut run(
-        &program(),
-        &record,
-        &["--inject", "cuMemcpyPeer:when=2:error=INVALID_CONTEXT"],
-    ));
+    let done = support::done(&mut run(&program(), &record, &["--inject", "cuMemcpyPeer:when=2:error=INVALID_CONTEXT"]));
     assert!(done.stdout.contains("cuMemcpyPeer"), "{done:?}");
     assert!(!done.status.success());
 }

@@ -6,7 +6,7 @@ use super::{json_of, of};
 use crate::support;
 use cupeer_record::writer::About;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::end::{End, Span};
+use cupeer_spec::record::end::{EndSpan, RecordedEnd};
 
 /// The lines before the head.
 fn digest(text: &str) -> Vec<&str> {
@@ -18,9 +18,9 @@ fn digest(text: &str) -> Vec<&str> {
 pub fn killed() -> Scene {
     let scene = Scene::new();
     let ends = |rank: u32| match rank {
-        5 => End::Unseen,
-        6 => End::Returned(1),
-        _ => End::Returned(0),
+        5 => RecordedEnd::Unseen,
+        6 => RecordedEnd::Returned(1),
+        _ => RecordedEnd::Returned(0),
     };
     for rank in 0..16u32 {
         let mut actor = scene.gone(rank);
@@ -35,14 +35,13 @@ pub fn killed() -> Scene {
             6 => drop(actor.fail_to_open(70_000, (0xa5, checked(0xa5)), 400)),
             _ => drop(actor.close(66_000 + u64::from(rank), 0x9000)),
         }
-        actor.writer().header(|header| header.end = ends(rank).word()).unwrap();
+        actor.writer().change_header(|header| header.end = ends(rank).to_word()).unwrap();
         actor.ends();
     }
     scene
 }
 
-const DEATH: [&str; 2] =
-    ["rank 5 was killed or called exit_group in cuIpcOpenEventHandle, called at", "    0.064000"];
+const DEATH: [&str; 2] = ["rank 5 was killed or called exit_group in cuIpcOpenEventHandle, called at", "    0.064000"];
 
 #[test]
 fn a_death_is_the_first_line_and_what_followed_comes_after_it() {
@@ -133,18 +132,14 @@ fn many_problems_are_eight_lines() {
     for rank in 0..4u32 {
         let mut actor = scene.gone(rank);
         actor.ask(100, 1);
-        actor.writer().header(|header| header.end = End::Signal(11).word()).unwrap();
+        actor.writer().change_header(|header| header.end = RecordedEnd::Signal(11).to_word()).unwrap();
         actor.ends();
     }
     let mut actor = scene.gone(4);
-    for (i, function) in [
-        FnId::cuCtxEnablePeerAccess,
-        FnId::cuIpcGetMemHandle,
-        FnId::cuIpcGetEventHandle,
-        FnId::cuIpcCloseMemHandle,
-    ]
-    .into_iter()
-    .enumerate()
+    for (i, function) in
+        [FnId::cuCtxEnablePeerAccess, FnId::cuIpcGetMemHandle, FnId::cuIpcGetEventHandle, FnId::cuIpcCloseMemHandle]
+            .into_iter()
+            .enumerate()
     {
         for (n, result) in [3, 4, 709].into_iter().enumerate() {
             let mut call = actor.makes(function, 1000 + 100 * i as u64 + n as u64);
@@ -156,23 +151,23 @@ fn many_problems_are_eight_lines() {
     let text = support::stdout(support::cupeer().arg("report").arg(scene.dir()).env("COLUMNS", "300"));
     let lines = digest(&text);
     assert!(lines.len() <= 8, "{lines:#?}");
-    assert_eq!(
-        lines[0],
-        "rank 0 was killed by SIGSEGV; its last recorded call was cuDeviceCanAccessPeer at 0.000100"
-    );
+    assert_eq!(lines[0], "rank 0 was killed by SIGSEGV; its last recorded call was cuDeviceCanAccessPeer at 0.000100");
     assert_eq!(lines[1], "3 processes also ended abnormally: ranks 1-3", "no end has a time");
 }
 
 /// Adds a process that a signal killed, with the times of its last call and its end.
-fn dies(mut actor: Actor, signal: u8, last: u64, ended: Span) {
+fn dies(mut actor: Actor, signal: u8, last: u64, ended: EndSpan) {
     actor.ask(last, 1);
-    actor.writer().header(|header| (header.end, header.ended) = (End::Signal(signal).word(), ended)).unwrap();
+    actor
+        .writer()
+        .change_header(|header| (header.end, header.ended) = (RecordedEnd::Signal(signal).to_word(), ended))
+        .unwrap();
     actor.ends();
 }
 
 /// Seen to run until a time in microseconds, and to have ended by another one.
-fn between(after: u64, before: u64) -> Span {
-    Span { after: us(after), before: us(before) }
+fn between(after: u64, before: u64) -> EndSpan {
+    EndSpan { after: us(after), before: us(before) }
 }
 
 /// The lines about deaths.
@@ -183,7 +178,8 @@ fn deaths(scene: &Scene) -> (String, String) {
     (lines[0].to_owned(), (*others).to_owned())
 }
 
-const CRASH: &str = "rank 3 was killed by SIGSEGV after 30.100s; its last recorded call was cuDeviceCanAccessPeer at 29.900000";
+const CRASH: &str =
+    "rank 3 was killed by SIGSEGV after 30.100s; its last recorded call was cuDeviceCanAccessPeer at 29.900000";
 
 #[test]
 fn the_first_death_is_the_first_end_and_not_the_oldest_last_call() {
@@ -195,7 +191,7 @@ fn the_first_death_is_the_first_end_and_not_the_oldest_last_call() {
     assert_eq!(second, "1 process ended abnormally after it: rank 0");
     // The last call shows that it ran, too.
     let scene = Scene::new();
-    dies(scene.gone(0), 6, 600_000_000, Span::default());
+    dies(scene.gone(0), 6, 600_000_000, EndSpan::default());
     dies(scene.gone(3), 11, 29_900_000, between(0, 30_100_000));
     assert_eq!(deaths(&scene), (first, second));
 }
@@ -212,7 +208,7 @@ fn an_order_that_is_unknown_is_not_claimed() {
     assert_eq!(second, also);
     // Nobody saw the end of one, and it made no call after the other one ended.
     let scene = Scene::new();
-    dies(scene.gone(0), 6, 1_000_000, Span::default());
+    dies(scene.gone(0), 6, 1_000_000, EndSpan::default());
     dies(scene.gone(3), 11, 29_900_000, between(29_000_000, 30_100_000));
     assert_eq!(deaths(&scene), (first, also.to_owned()));
     // Hosts have clocks of their own.
@@ -229,11 +225,11 @@ fn an_order_that_is_unknown_is_not_claimed() {
 #[test]
 fn the_end_in_a_call_is_first_among_ends_without_times() {
     let scene = Scene::new();
-    dies(scene.gone(0), 6, 1_000_000, Span::default());
+    dies(scene.gone(0), 6, 1_000_000, EndSpan::default());
     let mut actor = scene.gone(3);
     let call = actor.makes(FnId::cuIpcOpenEventHandle, 29_900_000);
     actor.hang(&call);
-    actor.writer().header(|header| header.end = End::Signal(11).word()).unwrap();
+    actor.writer().change_header(|header| header.end = RecordedEnd::Signal(11).to_word()).unwrap();
     actor.ends();
     let (first, second) = deaths(&scene);
     assert_eq!(first, "rank 3 was killed by SIGSEGV in cuIpcOpenEventHandle, called at 29.900000");
@@ -242,13 +238,13 @@ fn the_end_in_a_call_is_first_among_ends_without_times() {
 
 #[test]
 fn a_parent_that_passes_a_status_on_is_not_a_second_failure() {
-    let failing = |parent: (End, u64), child: (End, u64)| {
+    let failing = |parent: (RecordedEnd, u64), child: (RecordedEnd, u64)| {
         let scene = Scene::new();
-        let ends = |about: About, (end, time): (End, u64)| {
+        let ends = |about: About, (end, time): (RecordedEnd, u64)| {
             let mut actor = scene.process(about);
-            let ended = if time > 0 { Span::at(us(time)) } else { Span::default() };
+            let ended = if time > 0 { EndSpan::at(us(time)) } else { EndSpan::default() };
             actor.ask(100, 1);
-            actor.writer().header(|header| (header.end, header.ended) = (end.word(), ended)).unwrap();
+            actor.writer().change_header(|header| (header.end, header.ended) = (end.to_word(), ended)).unwrap();
             actor.ends();
         };
         ends(About { pid: 2000, started: u64::MAX - 1, ..About::default() }, parent);
@@ -260,21 +256,28 @@ fn a_parent_that_passes_a_status_on_is_not_a_second_failure() {
         };
         let told = [2000, 2001].map(is_told);
         // All forms agree.
-        let shown = |form: &str| {
-            support::stdout(support::cupeer().arg("report").arg(scene.dir()).args(["--format", form]))
-        };
+        let shown =
+            |form: &str| support::stdout(support::cupeer().arg("report").arg(scene.dir()).args(["--format", form]));
         let failures = told.iter().filter(|is_told| **is_told).count();
         assert!(shown("junit").contains(&format!(" failures=\"{failures}\"")), "{}", shown("junit"));
         let results = shown("sarif").matches("\"ruleId\": \"process-").count();
         assert_eq!(results, failures, "{}", shown("sarif"));
         told
     };
-    assert_eq!(failing((End::Returned(3), 900), (End::Returned(3), 500)), [false, true]);
-    assert_eq!(failing((End::Returned(139), 900), (End::Signal(11), 500)), [false, true]);
-    assert_eq!(failing((End::Returned(245), 900), (End::Signal(11), 500)), [false, true], "Python");
-    assert_eq!(failing((End::Returned(4), 900), (End::Returned(3), 500)), [true, true], "its own status");
-    assert_eq!(failing((End::Returned(3), 300), (End::Returned(3), 500)), [true, true], "it did not wait");
-    assert_eq!(failing((End::Returned(3), 0), (End::Returned(3), 500)), [true, true], "nobody knows");
+    assert_eq!(failing((RecordedEnd::Returned(3), 900), (RecordedEnd::Returned(3), 500)), [false, true]);
+    assert_eq!(failing((RecordedEnd::Returned(139), 900), (RecordedEnd::Signal(11), 500)), [false, true]);
+    assert_eq!(failing((RecordedEnd::Returned(245), 900), (RecordedEnd::Signal(11), 500)), [false, true], "Python");
+    assert_eq!(
+        failing((RecordedEnd::Returned(4), 900), (RecordedEnd::Returned(3), 500)),
+        [true, true],
+        "its own status"
+    );
+    assert_eq!(
+        failing((RecordedEnd::Returned(3), 300), (RecordedEnd::Returned(3), 500)),
+        [true, true],
+        "it did not wait"
+    );
+    assert_eq!(failing((RecordedEnd::Returned(3), 0), (RecordedEnd::Returned(3), 500)), [true, true], "nobody knows");
 }
 
 #[test]
@@ -304,10 +307,7 @@ fn a_failure_is_told_once_and_each_call_where_that_is_asked_for() {
     assert_eq!(text.matches("CUDA_ERROR_OUT_OF_MEMORY").count(), 1, "{text}");
     assert!(!text.contains("Failures in order of time"), "{text}");
     let failed = of(&scene, &["--failed"]);
-    assert!(
-        failed.contains("\nFailures in order of time\n0.000200  rank 0 cuIpcGetEventHandle("),
-        "{failed}"
-    );
+    assert!(failed.contains("\nFailures in order of time\n0.000200  rank 0 cuIpcGetEventHandle("), "{failed}");
 }
 
 #[test]
@@ -319,10 +319,7 @@ fn marks_are_told_with_their_times() {
     actor.writer().mark(stream, super::scene::us(250), b"epoch 1\x1b[2J").unwrap();
     actor.ask(300, 1).ends();
     let text = of(&scene, &[]);
-    assert!(
-        text.contains("\nMarks\n    TIME  WHO     MARK\n0.000250  rank 3  epoch 1\u{fffd}[2J\n"),
-        "{text}"
-    );
+    assert!(text.contains("\nMarks\n    TIME  WHO     MARK\n0.000250  rank 3  epoch 1\u{fffd}[2J\n"), "{text}");
     let marks = &json_of(&scene, &[])["marks"];
     assert_eq!((marks.as_array().unwrap().len(), &marks[0]["tid"]), (1, &1003.into()), "{marks}");
     let late = json_of(&scene, &["--since", "0.000280"]);

@@ -17,7 +17,7 @@ fn those<T>(does: impl Fn(&'static FnSpec) -> Option<T>) -> Vec<(FnId, T)> {
 /// Gives an argument a number.
 fn set(call: &mut Call, function: FnId, argument: usize, number: u64) {
     let arg = &function.spec().args()[argument];
-    writer::set(call, arg.name(), &number.to_le_bytes()[..arg.stored()]);
+    writer::set(call, arg.name(), &number.to_le_bytes()[..arg.stored_size()]);
 }
 
 /// A call that exports or opens the handle 0x11.
@@ -25,7 +25,7 @@ fn sharing(actor: &Actor, at: u64, function: FnId, shared: Shared, address: u64)
     let mut call = actor.makes(function, at);
     let arg = &function.spec().args()[shared.handle];
     let mut bytes = handle(0x11, checked(0x11)).to_vec();
-    bytes.resize(arg.stored(), 0);
+    bytes.resize(arg.stored_size(), 0);
     writer::set(&mut call, arg.name(), &bytes);
     set(&mut call, function, shared.by, address);
     call
@@ -86,9 +86,7 @@ fn shared_objects_and_their_releases_are_in_the_ledger() {
     for pair in pairs() {
         let object = pair.2;
         assert_eq!(shared(pair, |_| None, |_| None)["state"], "open at exit", "{object:?}");
-        for (closes, closed) in
-            those(FnSpec::closes).into_iter().filter(|(_, closed)| closed.object == object)
-        {
+        for (closes, closed) in those(FnSpec::closes).into_iter().filter(|(_, closed)| closed.object == object) {
             let close = |importer: &Actor| {
                 let mut call = importer.makes(closes, 300);
                 set(&mut call, closes, closed.by, 0x9000);
@@ -113,7 +111,7 @@ fn shared_objects_and_their_releases_are_in_the_ledger() {
             let found = shared(pair, ends, |_| None);
             let name = function.spec().name();
             let (state, by) = match object.outlives_its_maker() {
-                _ if object.is_granted() && end.object.is_context() => ("open at exit", Value::Null),
+                _ if object.needs_granted_access() && end.object.is_context() => ("open at exit", Value::Null),
                 true => ("open at exit", json!(name)),
                 false => ("freed while open", json!(name)),
             };
@@ -157,7 +155,7 @@ fn access_and_queries_about_it_are_in_the_matrix() {
             assert!(row["disabled_ns"].is_string() || row["disabled_ns"].is_number(), "{row:#}");
         }
     }
-    for (asks, question) in those(FnSpec::asks) {
+    for (asks, question) in those(FnSpec::device_query) {
         let Some(to) = question.peer.filter(|_| question.subject != Subject::Device) else { continue };
         let row = peer(|actor| {
             let mut call = actor.makes(asks, 100);
@@ -166,7 +164,7 @@ fn access_and_queries_about_it_are_in_the_matrix() {
             if let Some((choice, reach)) = question.choice {
                 set(&mut call, asks, choice, reach as u64);
             }
-            if asks.spec().args()[question.answer].count().is_none() {
+            if asks.spec().args()[question.answer].count_argument().is_none() {
                 set(&mut call, asks, question.answer, 1);
             }
             actor.add(&call);

@@ -4,10 +4,10 @@ use super::json_of;
 use super::memory::{FD, GIB, VirtualMemory};
 use super::scene::{Actor, Scene};
 use crate::support::{self, cupeer, done, temp_dir};
-use cupeer_record::sample::{FIRST_LINE, Holder, Sample};
-use cupeer_record::{Call, Job, Library, MemoryLeft, Outcome, writer};
+use cupeer_record::sample::{FIRST_LINE, MemoryHolder, MemorySample};
+use cupeer_record::{Call, DeviceMemoryState, Job, Library, Outcome, writer};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::job::SAMPLES;
+use cupeer_spec::record::job::MEMORY_SAMPLES;
 use serde_json::{Value, json};
 
 /// The handle of a pool.
@@ -94,10 +94,7 @@ fn memory_that_is_kept_on_another_device_is_not_blamed() {
     let report = kept_on_the_first(|owner| pool_fails(owner, 1000, GIB, Some(on(0))));
     let (severity, sure, message) = only(&report);
     assert_eq!((severity, sure), certain);
-    assert!(
-        message.starts_with("process 1001 (rank 1) ") && message.contains(" still kept 10 GiB that"),
-        "{message}"
-    );
+    assert!(message.starts_with("process 1001 (rank 1) ") && message.contains(" still kept 10 GiB that"), "{message}");
     let report = kept_on_the_first(|owner| create_fails(owner, 1000, GIB, on(0)));
     assert_eq!((only(&report).0, only(&report).1), certain);
     let report = kept_on_the_first(|owner| pool_fails(owner, 1000, GIB, Some(on(1))));
@@ -205,7 +202,8 @@ fn allocates(actor: &mut Actor, at: u64, address: u64, size: u64, caller: u64) {
 fn allocation_fails(actor: &mut Actor, at: u64, size: u64, free: u64) {
     let mut call = allocation(actor, at, size);
     call.outcome = Outcome::Returned(2);
-    call.details.left = Some(MemoryLeft { device: 0, free, total: 16 * GIB, counted_bytes: 0, counted: 0 });
+    call.details.device_memory =
+        Some(DeviceMemoryState { device: 0, free, total: 16 * GIB, counted_bytes: 0, counted: 0 });
     actor.add(&call);
 }
 
@@ -235,10 +233,7 @@ fn a_trainer_is_told_to_empty_its_cache_if_its_allocator_has_one() {
     let found = exhausted(&report);
     assert_eq!((&found["severity"], &found["confidence"]), (&json!("error"), &json!("certain")));
     let message = found["message"].as_str().expect("a text");
-    assert!(
-        message.starts_with("process 1001 (rank 1) holds 10 GiB in 1 allocation: 10 GiB made at "),
-        "{message}"
-    );
+    assert!(message.starts_with("process 1001 (rank 1) holds 10 GiB in 1 allocation: 10 GiB made at "), "{message}");
     assert!(message.contains("; 6 GiB of 16 GiB were free on "), "{message}");
     assert!(message.ends_with(", and the call asked for 8 GiB"), "{message}");
     assert!(found["hint"].as_str().expect("a text").contains("torch.cuda.empty_cache()"), "{found:#}");
@@ -281,19 +276,17 @@ fn a_process_outside_of_the_job_is_named_from_the_sample() {
     allocates(&mut engine, 100, 0x1_0000_0000, GIB, 0x20);
     allocation_fails(&mut engine, 1000, 8 * GIB, 3 * GIB);
     engine.ends();
-    let device = json_of(&scene, &[])["memory"][0]["device"]
-        .as_str()
-        .expect("a text")
-        .replace(['-', 'G', 'P', 'U'], "");
+    let device =
+        json_of(&scene, &[])["memory"][0]["device"].as_str().expect("a text").replace(['-', 'G', 'P', 'U'], "");
     let job = Job::open(&scene.dir()).expect("a recording");
     let (boot_id, origin) = (job.processes[0].header.boot_id, job.clock(&job.processes[0]).origin.monotonic);
-    let holder = |pid: u32, gib: u64, name: &str| Holder {
+    let holder = |pid: u32, gib: u64, name: &str| MemoryHolder {
         pid,
         process: Some((pid, 77)),
         bytes: Some(gib * GIB),
         name: name.into(),
     };
-    let sample = Sample {
+    let sample = MemorySample {
         boot_id,
         at: origin + 1_000_000_000,
         device: u128::from_str_radix(&device, 16).expect("a UUID").to_be_bytes(),
@@ -302,19 +295,13 @@ fn a_process_outside_of_the_job_is_named_from_the_sample() {
         free: 3 * GIB,
         holders: Some(vec![holder(4242, 11, "python3"), holder(9, 1, "Xorg")]),
     };
-    let text = format!("{FIRST_LINE}\n{}\n", sample.line());
-    std::fs::write(scene.dir().join(format!("{SAMPLES}x-1")), text).expect("a file");
+    let text = format!("{FIRST_LINE}\n{}\n", sample.to_line());
+    std::fs::write(scene.dir().join(format!("{MEMORY_SAMPLES}x-1")), text).expect("a file");
     let report = json_of(&scene, &[]);
     let message = exhausted(&report)["message"].as_str().expect("a text");
-    assert!(
-        message.starts_with("process 4242 (python3), which is not in this job, holds 11 GiB"),
-        "{message}"
-    );
+    assert!(message.starts_with("process 4242 (python3), which is not in this job, holds 11 GiB"), "{message}");
     let memory = &report["memory"][0];
-    assert_eq!(
-        (memory["other_processes"].as_array().map(Vec::len), &memory["unaccounted"]),
-        (Some(2), &json!(0))
-    );
+    assert_eq!((memory["other_processes"].as_array().map(Vec::len), &memory["unaccounted"]), (Some(2), &json!(0)));
 }
 
 #[test]
@@ -411,10 +398,8 @@ fn a_pool_with_a_limit_is_not_short_of_memory_that_importers_keep() {
     for report in [report("0"), report("1")] {
         assert!(found(&report).is_empty(), "{report:#}");
         let findings = report["findings"].as_array().expect("rows");
-        let of_pool =
-            |row: &&Value| row["function"] == "cuMemAllocFromPoolAsync" && row["rule"] == "memory-exhausted";
-        let message =
-            findings.iter().find(of_pool).and_then(|row| row["message"].as_str()).expect("a finding");
+        let of_pool = |row: &&Value| row["function"] == "cuMemAllocFromPoolAsync" && row["rule"] == "memory-exhausted";
+        let message = findings.iter().find(of_pool).and_then(|row| row["message"].as_str()).expect("a finding");
         assert!(message.contains("its pool has 0 bytes of at most 2 MiB in use"), "{message}");
     }
 }

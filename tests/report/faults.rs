@@ -5,7 +5,7 @@ use super::{json_of, of};
 use cupeer_record::writer;
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::RecordedEnd;
 use cupeer_spec::record::slot::hit::did;
 use cupeer_spec::record::slot::shape;
 use serde_json::{Value, json};
@@ -83,9 +83,8 @@ fn each_rule_says_at_which_calls_it_fired() {
     let faults = report["faults"].as_array().unwrap();
     let seen = |row: &Value| {
         let hits = row["hits"].as_array().unwrap().iter();
-        let of = |hit: &Value| {
-            json!([hit["function"], hit["count"], hit["did"], hit["driver_result"], hit["waited_ns"]])
-        };
+        let of =
+            |hit: &Value| json!([hit["function"], hit["count"], hit["did"], hit["driver_result"], hit["waited_ns"]]);
         json!([row["name"], row["hits_more"], hits.map(of).collect::<Vec<_>>()])
     };
     let (open, close) = ("cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle");
@@ -96,11 +95,7 @@ fn each_rule_says_at_which_calls_it_fired() {
             0,
             [[close, 7, ["delay", "delay-after"], "CUDA_SUCCESS", 1_500_000], [close, 1, ["hang"], null, 0]]
         ]),
-        json!([
-            "armed/gate",
-            0,
-            [[close, 1, ["hang"], "CUDA_ERROR_INVALID_VALUE", 0], [open, 1, [], null, 0]]
-        ]),
+        json!(["armed/gate", 0, [[close, 1, ["hang"], "CUDA_ERROR_INVALID_VALUE", 0], [open, 1, [], null, 0]]]),
         json!(["deny-peer/1", 0, [[open, 1, ["error", "denied", "not-called"], null, 0]]]),
     ];
     assert_eq!(faults.iter().map(seen).collect::<Vec<_>>(), expected);
@@ -173,10 +168,7 @@ fn failures_that_a_rule_made_are_counted_apart() {
         assert_eq!((&failure["injected"], &failure["injected_by"]), (&json!(true), &json!("inject/1")));
     }
     assert_eq!(report["failure_groups"][0]["count"], 3);
-    assert_eq!(
-        (&report["functions"][0]["injected"], &report["processes"][1]["injected"]),
-        (&json!(3), &json!(3))
-    );
+    assert_eq!((&report["functions"][0]["injected"], &report["processes"][1]["injected"]), (&json!(3), &json!(3)));
     assert_eq!(report["handles"][0]["failed"][0]["injected"], 3);
     let peer = &report["peers"][0];
     assert_eq!((&peer["injected"], &peer["unmapped_since_failure"]), (&json!(3), &json!(false)));
@@ -285,10 +277,7 @@ fn a_damaged_handle_is_nobodys_fault() {
     exporter.add(&export).ends();
     importer.fail_to_open(200, (0x5a, 0x5b), 1).ask(300, 1).ends();
     let report = json_of(&scene, &[]);
-    assert_eq!(
-        (&report["handles"][0]["state"], &report["findings"]),
-        (&json!("damaged on purpose"), &json!([]))
-    );
+    assert_eq!((&report["handles"][0]["state"], &report["findings"]), (&json!("damaged on purpose"), &json!([])));
 }
 
 #[test]
@@ -441,9 +430,7 @@ fn faults_of_two_records_are_compared() {
     assert_eq!(diff["faults"], faults);
     let text = of(&one, &["--diff", &other]);
     assert!(
-        text.contains(
-            "Faults that differ\nFAULT     MATCHED  FIRED   DEFINITION\ninject/1  1        0 -> 1  cuMem"
-        ),
+        text.contains("Faults that differ\nFAULT     MATCHED  FIRED   DEFINITION\ninject/1  1        0 -> 1  cuMem"),
         "{text}"
     );
     assert!(text.contains("1 fault is as frequent in both"), "{text}");
@@ -459,10 +446,7 @@ fn a_plan_that_was_only_tried_says_so() {
     actor.add(&call).ends();
     scene.faults(&[("cuIpcCloseMemHandle:error=999", 1, 1)], &[]);
     let report = json_of(&scene, &[]);
-    assert_eq!(
-        (&report["faults"][0]["dry_run"], &report["processes"][0]["injected"]),
-        (&json!(true), &json!(0))
-    );
+    assert_eq!((&report["faults"][0]["dry_run"], &report["processes"][0]["injected"]), (&json!(true), &json!(0)));
     assert!(of(&scene, &[]).contains("\nFaults of a dry run: they changed nothing\n"));
 }
 
@@ -531,7 +515,7 @@ fn a_failure_that_a_plan_may_have_caused_is_told_with_what_is_well() {
     let scene = Scene::new();
     let mut actor = scene.gone(0);
     let call = failed(actor.makes(FnId::cuIpcGetMemHandle, 100), 1, "inject/1");
-    actor.add(&call).writer().header(|header| header.end = End::Returned(1).word()).unwrap();
+    actor.add(&call).writer().change_header(|header| header.end = RecordedEnd::Returned(1).to_word()).unwrap();
     actor.ends();
     let text = of(&scene, &[]);
     let first = text.split_once("\n\n").expect("a digest").0.replace('\n', " ");

@@ -4,7 +4,7 @@ use super::scene::{Actor, CODE, Scene, at, checked, found, us};
 use super::{json_of, of};
 use crate::support;
 use cupeer_record::writer::{self, About};
-use cupeer_record::{Call, Library, Object, Outcome};
+use cupeer_record::{Call, FindingObject, Library, Outcome};
 use cupeer_rules::Severity;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::{self, role};
@@ -32,9 +32,9 @@ fn found_in(scene: &Scene, options: &[&str]) -> Vec<String> {
 }
 
 /// An exporter's allocation as the exporter itself has recorded it, in another process's finding.
-fn object(owner: &Actor, role: u32, address: u64) -> Object {
+fn object(owner: &Actor, role: u32, address: u64) -> FindingObject {
     let about = &owner.about;
-    let mut what = finding::Object {
+    let mut what = finding::FindingObject {
         role,
         device: 1,
         pid: about.pid,
@@ -49,17 +49,17 @@ fn object(owner: &Actor, role: u32, address: u64) -> Object {
         // The exporter notes the export when the call has returned.
         monotonic: us(110),
         offset: 0x222,
-        ..finding::Object::default()
+        ..finding::FindingObject::default()
     };
     what.library[..5].copy_from_slice(b"train");
-    Object { what, frames: vec![CODE + 0x222, CODE + 0x333] }
+    FindingObject { what, frames: vec![CODE + 0x222, CODE + 0x333] }
 }
 
 #[test]
 fn findings_of_one_rule_and_place_are_one_row_over_all_processes() {
     let scene = Scene::new();
     let (mut exporter, mut first, mut second) = (scene.gone(0), scene.gone(1), scene.gone(3));
-    let flags = |actor: &Actor, at, message: &str, objects: Vec<Object>| {
+    let flags = |actor: &Actor, at, message: &str, objects: Vec<FindingObject>| {
         let mut call = failing(actor, FnId::cuIpcOpenMemHandle_v2, at, Result::INVALID_VALUE);
         call.details.message = Some(b"invalid flags".to_vec());
         let mut finding = found("ipc-flags", Severity::Error, message);
@@ -130,9 +130,8 @@ fn a_free_while_open_is_found_if_the_process_did_not_see_it() {
         importer.open(200, 0x11, 0x9000).open_event(210, 0x12, 0xe1).open(220, 0x13, 0xa000);
         importer.close(400, 0x9000).destroy(410, 0xe1).close(420, 0xa000).ends();
         let severity = if judged { "warning" } else { "error" };
-        let expected = ends.map(|(_, function, _, _, rule)| {
-            format!("{rule} {severity} certain {} 1", function.spec().name())
-        });
+        let expected =
+            ends.map(|(_, function, _, _, rule)| format!("{rule} {severity} certain {} 1", function.spec().name()));
         assert_eq!(found_in(&scene, &[]), expected);
         let report = json_of(&scene, &[]);
         let memory = &report["findings"][0];
@@ -141,16 +140,9 @@ fn a_free_while_open_is_found_if_the_process_did_not_see_it() {
         } else {
             let message = "0x7000 (2 MiB) was freed while open in process 1001 (rank 1); its handle is ipc:0000000000000011; using it is now undefined";
             assert_eq!(memory["message"], message);
-            let roles: Vec<_> = memory["objects"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|o| (&o["role"], &o["rank"], &o["time_ns"]))
-                .collect();
-            assert_eq!(
-                roles,
-                [(&json!("export"), &json!(0), &at(100)), (&json!("opening"), &json!(1), &at(200))]
-            );
+            let roles: Vec<_> =
+                memory["objects"].as_array().unwrap().iter().map(|o| (&o["role"], &o["rank"], &o["time_ns"])).collect();
+            assert_eq!(roles, [(&json!("export"), &json!(0), &at(100)), (&json!("opening"), &json!(1), &at(200))]);
         }
         assert!(!of(&scene, &[]).contains("were freed while others"), "the finding says it");
     }
@@ -185,8 +177,7 @@ fn exports_end_with_the_context_that_they_belong_to() {
             call
         }
     };
-    let row =
-        |rest: &str, function: &str| vec![format!("ipc-context-ended-while-open error {rest} {function} 1")];
+    let row = |rest: &str, function: &str| vec![format!("ipc-context-ended-while-open error {rest} {function} 1")];
     let [destroy, release] = ["cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease_v2"];
     assert_eq!(play(Some(0xc1), &destroys(0xc1)), row("certain", destroy));
     assert_eq!(play(Some(0xc1), &destroys(0xc0)), [""; 0], "it was only current");
@@ -216,10 +207,7 @@ fn closing_in_time_and_openings_of_dead_processes_are_no_findings() {
     assert_eq!(found_in(&scene, &[]), [left]);
     let text = of(&scene, &[]);
     assert!(text.contains("apart\nfrom 1 note. 1 of 1 opened handle is open."), "{text}");
-    assert!(
-        text.contains("\nNotes (informational)\n") && text.contains("- note ipc-never-closed: "),
-        "{text}"
-    );
+    assert!(text.contains("\nNotes (informational)\n") && text.contains("- note ipc-never-closed: "), "{text}");
 }
 
 /// As of an event that a driver keeps in the place of the one destroyed before it: the bytes of its handle are the same.
@@ -298,7 +286,7 @@ fn why_a_handle_could_not_be_opened() {
         exporter.ask(100, 1);
     };
     assert_eq!(explained(Result::INVALID_VALUE, memory, nothing), unknown);
-    let lost = |exporter: &mut Actor| exporter.writer().header(|header| header.lost = 1).unwrap();
+    let lost = |exporter: &mut Actor| exporter.writer().change_header(|header| header.lost = 1).unwrap();
     assert_eq!(explained(Result::INVALID_VALUE, memory, lost), [""; 0], "its export may be lost");
 }
 
@@ -314,10 +302,7 @@ fn a_handle_of_this_very_process_and_a_damaged_one_that_opens() {
     let rows: Vec<_> =
         report["findings"].as_array().unwrap().iter().map(|row| (&row["rule"], &row["argument"])).collect();
     let handle = json!("handle");
-    assert_eq!(
-        rows,
-        [(&json!("ipc-open-in-exporting-process"), &handle), (&json!("ipc-damaged-handle"), &handle)]
-    );
+    assert_eq!(rows, [(&json!("ipc-open-in-exporting-process"), &handle), (&json!("ipc-damaged-handle"), &handle)]);
     let message = report["findings"][0]["message"].as_str().unwrap();
     assert!(message.contains("is opened in the process that exported it (1000); only other processes can open a handle; the export 100 us ago was of memory at"), "{message}");
 }
@@ -328,12 +313,7 @@ fn findings_of_a_call_alone_are_found_without_checks() {
     let cases: [(&str, FnId, Result, Arguments); 6] = [
         ("peer-flags", FnId::cuCtxEnablePeerAccess, Result::INVALID_VALUE, &[("Flags", 3)]),
         ("peer-already-enabled", FnId::cuCtxEnablePeerAccess, Result::PEER_ACCESS_ALREADY_ENABLED, &[]),
-        (
-            "device-out-of-range",
-            FnId::cuDeviceCanAccessPeer,
-            Result::INVALID_DEVICE,
-            &[("dev", 0), ("peerDev", 2)],
-        ),
+        ("device-out-of-range", FnId::cuDeviceCanAccessPeer, Result::INVALID_DEVICE, &[("dev", 0), ("peerDev", 2)]),
         ("not-initialized", FnId::cuDeviceCanAccessPeer, Result::NOT_INITIALIZED, &[]),
         ("ipc-flags", FnId::cuIpcOpenMemHandle_v2, Result::SUCCESS, &[("Flags", 3)]),
         (
@@ -344,9 +324,7 @@ fn findings_of_a_call_alone_are_found_without_checks() {
         ),
     ];
     for (rule, function, result, arguments) in cases {
-        for variable in
-            ["", "CUPEER_CHECK=errors", "CUPEER_IGNORE=peer-*,ipc-*,dev*,not*", "CUPEER_ONLY=call-failed"]
-        {
+        for variable in ["", "CUPEER_CHECK=errors", "CUPEER_IGNORE=peer-*,ipc-*,dev*,not*", "CUPEER_ONLY=call-failed"] {
             for injected in [false, true] {
                 let scene = Scene::new();
                 let mut actor = scene.gone(0);
@@ -513,8 +491,7 @@ fn a_paragraph_each_and_notes_in_a_line() {
     exporter.export(100, 0x11, 0x7000);
     for rank in 1..5 {
         let mut actor = scene.gone(rank);
-        let mut call =
-            failing(&actor, FnId::cuIpcOpenMemHandle_v2, 200 + u64::from(rank), Result::INVALID_VALUE);
+        let mut call = failing(&actor, FnId::cuIpcOpenMemHandle_v2, 200 + u64::from(rank), Result::INVALID_VALUE);
         call.details.message = Some(b"bad \x1b[2Jflags".to_vec());
         let mut finding = found("ipc-flags", Severity::Error, "Flags must be 1 (is 4\r)");
         finding.objects = vec![object(&exporter, role::EXPORT, 0x7000)];
@@ -555,10 +532,7 @@ fn counted_findings_have_the_words_of_their_rule() {
     let rows = report["findings"].as_array().unwrap();
     let words: Vec<_> = rows.iter().map(|row| row["message"].as_str().unwrap()).collect();
     assert_eq!(words, ["said once", "said once", ""]);
-    assert!(
-        rows[2]["hint"].as_str().unwrap().starts_with("Close once per successful cuIpcOpenMemHandle"),
-        "{rows:#?}"
-    );
+    assert!(rows[2]["hint"].as_str().unwrap().starts_with("Close once per successful cuIpcOpenMemHandle"), "{rows:#?}");
 }
 
 #[test]
@@ -569,10 +543,7 @@ fn a_rule_that_this_version_does_not_know_keeps_its_name() {
     call.details.findings = vec![found("ipc-of-tomorrow", Severity::Error, "who knows")];
     actor.add(&call).ends();
     let row = &json_of(&scene, &[])["findings"][0];
-    assert_eq!(
-        (&row["rule"], &row["sentence"], &row["ranks"]),
-        (&json!("ipc-of-tomorrow"), &Value::Null, &json!([]))
-    );
+    assert_eq!((&row["rule"], &row["sentence"], &row["ranks"]), (&json!("ipc-of-tomorrow"), &Value::Null, &json!([])));
     assert!(of(&scene, &[]).contains("- error ipc-of-tomorrow: cuIpcCloseMemHandle, once in process 1000\n"));
 }
 
@@ -613,8 +584,7 @@ fn two_records_are_compared_by_rule() {
         scene
     });
     let diff = json_of(&scenes[0], &["--diff", &scenes[1].dir().display().to_string()]);
-    let expected =
-        json!([{"rule": "peer-already-enabled", "severity": "note", "count": [1, 3], "differs": true}]);
+    let expected = json!([{"rule": "peer-already-enabled", "severity": "note", "count": [1, 3], "differs": true}]);
     assert_eq!(diff["findings"], expected);
     let text = of(&scenes[0], &["--diff", &scenes[1].dir().display().to_string()]);
     assert!(text.contains("peer-already-enabled  note      1 -> 3"), "{text}");

@@ -239,8 +239,7 @@ fn program() -> PathBuf {
 fn run(scene: &str, how: &str) -> Ran {
     let folder = temp_dir();
     // Its name makes it PyTorch's.
-    let (built, library) =
-        (support::compile_text("allocator", ALLOCATOR, &["-shared", "-fPIC"]), "libc10_cuda.so");
+    let (built, library) = (support::compile_text("allocator", ALLOCATOR, &["-shared", "-fPIC"]), "libc10_cuda.so");
     std::fs::copy(built, folder.path().join(library)).expect("a file");
     let (machine, record) = (folder.path().join("machine.toml"), folder.path().join("r"));
     std::fs::write(&machine, MACHINE).expect("a file");
@@ -320,11 +319,8 @@ fn first(memory: &Value) -> (&str, u64, u64) {
 #[test]
 fn handles_that_were_never_released_are_named_with_their_place() {
     let ran = run("unreleased", "bad");
-    let words = [
-        "16 allocations (1 GiB) made at ",
-        "in unreleased",
-        "have no mapping, and their handles were not released",
-    ];
+    let words =
+        ["16 allocations (1 GiB) made at ", "in unreleased", "have no mapping, and their handles were not released"];
     let memory = ran.names("memory-exhausted", "certain", &words);
     assert_eq!(first(memory), ("unmapped", 16, 1024));
     run("unreleased", "good").is_quiet();
@@ -347,8 +343,7 @@ fn exports_that_no_process_imported_are_named() {
 #[test]
 fn memory_of_another_device_is_not_blamed() {
     let ran = run("elsewhere", "bad");
-    let memory =
-        ran.names("memory-exhausted", "certain", &["1 allocation (700 MiB) made at ", "is still in use"]);
+    let memory = ran.names("memory-exhausted", "certain", &["1 allocation (700 MiB) made at ", "is still in use"]);
     assert_eq!(memory["rows"].as_array().expect("rows").len(), 1, "{memory:#}");
     assert_eq!(memory["rows"][0]["proc"], memory["proc"]);
     run("elsewhere", "good").is_quiet();
@@ -357,11 +352,8 @@ fn memory_of_another_device_is_not_blamed() {
 #[test]
 fn an_importer_that_keeps_freed_memory_is_named() {
     let ran = run("kept", "bad");
-    let memory = ran.names(
-        "memory-kept-by-importers",
-        "certain",
-        &[" still kept 600 MiB that this process had released"],
-    );
+    let memory =
+        ran.names("memory-kept-by-importers", "certain", &[" still kept 600 MiB that this process had released"]);
     assert_eq!(first(memory), ("freed, kept by importers", 1, 600));
     assert_eq!(memory["rows"][0]["proc"], memory["proc"]);
     assert_ne!(memory["rows"][0]["holders"][0], memory["proc"]);
@@ -371,11 +363,8 @@ fn an_importer_that_keeps_freed_memory_is_named() {
 #[test]
 fn memory_of_importers_is_not_a_cause_if_more_was_missing() {
     let ran = run("kept in part", "bad");
-    let words = [
-        "1 allocation (600 MiB) made at ",
-        "was released, and importers keep it",
-        "this process has 200 MiB in use",
-    ];
+    let words =
+        ["1 allocation (600 MiB) made at ", "was released, and importers keep it", "this process has 200 MiB in use"];
     ran.names("memory-exhausted", "inferred", &words);
 }
 

@@ -7,7 +7,7 @@ use super::{of, support};
 use cupeer_record::{Job, Outcome, writer};
 use cupeer_report::filter::Filter;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::RecordedEnd;
 use cupeer_spec::record::slot::shape;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -29,10 +29,8 @@ pub fn page(record: &Path, name: &str) -> String {
 fn markup(page: &str) -> String {
     let mut text = String::new();
     let mut rest = page;
-    while let Some((before, element)) = ["<script", "<style"]
-        .iter()
-        .filter_map(|begin| rest.split_once(begin))
-        .min_by_key(|(before, _)| before.len())
+    while let Some((before, element)) =
+        ["<script", "<style"].iter().filter_map(|begin| rest.split_once(begin)).min_by_key(|(before, _)| before.len())
     {
         text += before;
         let end = ["</script>", "</style>"]
@@ -108,12 +106,12 @@ fn ring(ranks: u32, rounds: u64) -> Scene {
             }
         }
         let end = match rank {
-            rank if rank == killed => End::Signal(9),
-            rank if rank == failing => End::Returned(1),
-            rank if rank == hanging => End::Unseen,
-            _ => End::Returned(0),
+            rank if rank == killed => RecordedEnd::Signal(9),
+            rank if rank == failing => RecordedEnd::Returned(1),
+            rank if rank == hanging => RecordedEnd::Unseen,
+            _ => RecordedEnd::Returned(0),
         };
-        actor.writer().header(|header| header.end = end.word()).unwrap();
+        actor.writer().change_header(|header| header.end = end.to_word()).unwrap();
         actor.ends();
     }
     scene
@@ -129,26 +127,19 @@ fn assert_asks_for_nothing(page: &str) {
     let policy = rest.split('"').next().unwrap();
     let (scripts, others): (Vec<&str>, Vec<&str>) =
         policy.split("; ").partition(|part| part.starts_with("script-src "));
-    let others_are = [
-        "default-src 'none'",
-        "style-src 'unsafe-inline'",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    ];
+    let others_are =
+        ["default-src 'none'", "style-src 'unsafe-inline'", "img-src data:", "base-uri 'none'", "form-action 'none'"];
     assert_eq!(others, others_are);
     let hashes = scripts.iter().flat_map(|part| part.split(' ').skip(1)).collect::<Vec<_>>();
     assert_eq!(hashes.len(), page.matches("<script>").count(), "a hash for each script: {policy}");
     assert!(hashes.iter().all(|hash| hash.starts_with("'sha256-")), "{policy}");
     for tag in markup.split('<').skip(1).filter_map(|part| part.split('>').next()) {
         let name = tag.split([' ', '/']).find(|word| !word.is_empty()).unwrap_or_default();
-        let asks =
-            ["img", "link", "iframe", "object", "embed", "base", "form", "video", "audio", "source", "svg"];
+        let asks = ["img", "link", "iframe", "object", "embed", "base", "form", "video", "audio", "source", "svg"];
         assert!(!asks.contains(&name), "<{tag}>");
         // Text between quotes is not an attribute's name.
         let names: String = tag.split('"').step_by(2).collect();
-        let is_bad =
-            |name: &str| name.starts_with("on") || ["src=", "srcset=", "style=", "action="].contains(&name);
+        let is_bad = |name: &str| name.starts_with("on") || ["src=", "srcset=", "style=", "action="].contains(&name);
         assert!(!names.split_whitespace().skip(1).any(is_bad), "<{tag}>");
         if let Some((_, link)) = tag.split_once(" href=\"") {
             let id = link.strip_prefix('#').expect("a place in the page").split('"').next().unwrap();
@@ -313,13 +304,9 @@ fn a_page_of_64_ranks_and_100_000_calls_is_below_5_mb() {
     let numbers = support::page_data(&page);
     let calls = numbers["timeline"]["calls"].as_u64().unwrap();
     assert!(calls > 100_000, "{calls}");
-    let counted = numbers["timeline"]["rows"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .flat_map(|row| row["calls"].as_array().unwrap());
-    let counted: u64 =
-        counted.flat_map(|run| run.as_array().unwrap()[1..].iter().map(|n| n.as_u64().unwrap())).sum();
+    let counted =
+        numbers["timeline"]["rows"].as_array().unwrap().iter().flat_map(|row| row["calls"].as_array().unwrap());
+    let counted: u64 = counted.flat_map(|run| run.as_array().unwrap()[1..].iter().map(|n| n.as_u64().unwrap())).sum();
     assert_eq!(counted, calls, "no call is in no bin");
     let single = numbers["timeline"]["single"].as_u64().unwrap();
     let folded = (calls - single).to_string();
@@ -327,16 +314,12 @@ fn a_page_of_64_ranks_and_100_000_calls_is_below_5_mb() {
     let shown = read(&page);
     assert!(shown.contains(&folded), "{folded}");
     assert!(shown.contains(" handles are grouped into rows of similar handles"));
-    let members: Vec<u64> =
-        numbers["groups"][0][1].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+    let members: Vec<u64> = numbers["groups"][0][1].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
     assert!(members.len() > 50 && [37, 38, 63].iter().all(|wrong| !members.contains(wrong)), "{members:?}");
     assert!(page.len() < 5_000_000, "{} bytes", page.len());
     let dom = drawn(&page, "large");
     if let Some(dom) = dom {
-        assert!(
-            dom.contains("was killed by SIGKILL</text>"),
-            "the rank that was killed is named in the picture"
-        );
+        assert!(dom.contains("was killed by SIGKILL</text>"), "the rank that was killed is named in the picture");
     }
 }
 
@@ -346,7 +329,7 @@ fn document(record: &Path) -> Option<String> {
     let filter = Filter::all(&job);
     let keep = cupeer_report::Keep { failures: 10, durations: true, callers: false, few_names: false };
     let report = cupeer_facts::read(&job, &filter, keep, None).ok()?;
-    Some(cupeer_views::html::document(&job, &filter, &report, "r").expect("a page"))
+    Some(cupeer_views::html::render_page(&job, &filter, &report, "r").expect("a page"))
 }
 
 proptest! {
@@ -436,13 +419,7 @@ fn dom(page: &str, name: &str) -> Option<String> {
     let path = folder.path().join(format!("{name}.html"));
     std::fs::write(&path, page).expect("a file");
     let mut command = Command::new(browser);
-    command.args([
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--virtual-time-budget=10000",
-        "--dump-dom",
-    ]);
+    command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=10000", "--dump-dom"]);
     command.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
     let ended = support::done(command.arg(format!("file://{}", path.display())));
     Some(ended.stdout)
@@ -482,8 +459,7 @@ fn all_pictures_are_drawn_and_all_rows_are_there() {
     let timeline = timeline.split("</div>").next().unwrap();
     for rank in [13, 14, 15] {
         assert!(
-            timeline.contains(&format!(">rank {rank}</text>"))
-                || timeline.contains(&format!(">rank {rank}<title>")),
+            timeline.contains(&format!(">rank {rank}</text>")) || timeline.contains(&format!(">rank {rank}<title>")),
             "rank {rank} has a row"
         );
     }
@@ -500,8 +476,7 @@ fn keys_and_buttons_do_what_the_page_says() {
     let allowed = page.replace("script-src ", "script-src 'nonce-keys' ").replace("</body>", &script);
     let Some(dom) = drawn(&allowed, "keys") else { return };
     let told = |name: &str| {
-        let (_, rest) =
-            dom.split_once(&format!("<output class=\"{name}\">")).unwrap_or_else(|| panic!("no {name}"));
+        let (_, rest) = dom.split_once(&format!("<output class=\"{name}\">")).unwrap_or_else(|| panic!("no {name}"));
         rest.split('<').next().unwrap().to_owned()
     };
     let handles = super::json_of(&scene, &[])["handles"].as_array().unwrap().len();
@@ -571,19 +546,15 @@ fn the_problem_comes_first_with_its_place_its_fix_and_its_story() {
     ];
     assert_eq!(steps.len(), calls.len(), "{story}");
     for (step, (lane, words)) in steps.iter().zip(calls) {
-        let call =
-            step.split_once(&format!("<div class=\"call {lane}")).unwrap_or_else(|| panic!("{step}")).1;
+        let call = step.split_once(&format!("<div class=\"call {lane}")).unwrap_or_else(|| panic!("{step}")).1;
         assert!(read(&format!("<{call}")).contains(words), "{words}: {step}");
     }
-    let arrow = |step: usize| {
-        steps[step].split_once("<div class=\"arrow ").map(|(_, arrow)| arrow.split('"').next().unwrap())
-    };
+    let arrow =
+        |step: usize| steps[step].split_once("<div class=\"arrow ").map(|(_, arrow)| arrow.split('"').next().unwrap());
     let arrows = [None, Some("right lane0 over1 "), Some("left lane1 over1 error"), None];
     assert_eq!([0, 1, 2, 3].map(arrow), arrows);
     // An object that was open when its memory was freed ended then.
-    assert!(
-        steps[2].contains("life lane1 from-open to-gone") && steps[3].contains("life lane1 from-gone to-")
-    );
+    assert!(steps[2].contains("life lane1 from-open to-gone") && steps[3].contains("life lane1 from-gone to-"));
 }
 
 /// The class of the row of a rank.
@@ -634,11 +605,9 @@ fn the_card_of_a_hang_has_the_line_of_the_process_that_others_wait_for() {
 fn a_fault_plan_names_the_call_and_its_process_and_marks_the_rows_that_failed() {
     let options = ["--sim=nvlink:2", "--inject", "cuIpcOpenMemHandle*:error=MAP_FAILED"];
     let page = page_of("../scripts/demo.d/share.c", &options, &[], "plan");
-    let first =
-        ["MAP_FAILED (INJECTED by inject/1) at share.c:91 in importer , process ", "Next Check", "Faults"];
+    let first = ["MAP_FAILED (INJECTED by inject/1) at share.c:91 in importer , process ", "Next Check", "Faults"];
     assert_in_order(&read(&page), &first);
-    let rows =
-        page.split_once("id=\"all-processes\"").expect("the table").1.split("</table>").next().unwrap();
+    let rows = page.split_once("id=\"all-processes\"").expect("the table").1.split("</table>").next().unwrap();
     assert_eq!(rows.matches("class=\"warning\" tabindex").count(), 2, "{rows}");
 }
 
@@ -647,10 +616,7 @@ fn consequences_of_a_death_are_below_it_without_a_fix() {
     let page = page(&super::digest::killed().dir(), "follows");
     let first = ["rank 5 was killed or", "called from train+", " , rank 5 ", "Next Look at its last"];
     assert_in_order(&read(&page), &[&first[..], &["ipc-exporter-gone (inferred): "]].concat());
-    let card = page
-        .split("<article")
-        .find(|card| card.contains(" ipc-exporter-gone (inferred): "))
-        .expect("its card");
+    let card = page.split("<article").find(|card| card.contains(" ipc-exporter-gone (inferred): ")).expect("its card");
     let card = card.split("</article>").next().unwrap();
     assert!(card.contains("(follows from the end of rank 5: was killed or called exit_group)"), "{card}");
     assert!(card.contains("Make the exporter wait") && !card.contains("Fix"), "{card}");
@@ -669,8 +635,7 @@ fn a_picture_has_arrows_and_a_legend_of_what_occurs() {
         for absent in ["mark", "death", "hang", "failed", "shape", "dead-row"] {
             assert!(!shown.contains(&absent), "{shown:?}");
         }
-        let arrows =
-            timeline.split_once("<g aria-label=\"arrow\"").unwrap().1.split("</g></g>").next().unwrap();
+        let arrows = timeline.split_once("<g aria-label=\"arrow\"").unwrap().1.split("</g></g>").next().unwrap();
         assert_eq!(arrows.matches("<path ").count(), 4, "of memory and of an event: {arrows}");
         // Two devices are drawn once.
         for id in ["pairs", "openings"] {
@@ -702,9 +667,8 @@ fn uses_that_nothing_orders_are_joined_by_the_missing_arrow() {
 fn findings_of_a_real_program_have_their_lines_of_source() {
     let page = demonstration("--sim=none:2", &[], "real");
     let shown = read(&page);
-    let (_, finding) = shown
-        .split_once("error ipc-devices-apart: cuIpcOpenMemHandle_v2, once in process ")
-        .expect("the finding");
+    let (_, finding) =
+        shown.split_once("error ipc-devices-apart: cuIpcOpenMemHandle_v2, once in process ").expect("the finding");
     let (_, place) = finding.split_once("PEER_ACCESS_UNSUPPORTED, at ").expect("its call");
     assert!(place.split(' ').nth(2).is_some_and(|place| place.starts_with("share.c:")), "{place}");
     drawn(&page, "real");
@@ -728,15 +692,11 @@ fn memory_is_charted_by_owner_with_the_call_that_failed() {
     let gib = |process: u64, state: &str, at: usize| {
         let line = series.iter().find(|line| line[0] == process && line[1] == state).expect("a line");
         let changes = line[2].as_array().unwrap();
-        changes.iter().rfind(|change| change[0].as_u64().unwrap() <= at as u64).unwrap()[1].as_u64().unwrap()
-            >> 30
+        changes.iter().rfind(|change| change[0].as_u64().unwrap() <= at as u64).unwrap()[1].as_u64().unwrap() >> 30
     };
     let failed = chart["failures"][0][0].as_u64().unwrap();
     let before = times.iter().rposition(|at| at.as_u64().unwrap() <= failed).unwrap();
-    assert_eq!(
-        [gib(0, "", before), gib(1, "", before), gib(0, "freed, kept by importers", before)],
-        [4, 4, 3]
-    );
+    assert_eq!([gib(0, "", before), gib(1, "", before), gib(0, "freed, kept by importers", before)], [4, 4, 3]);
     assert_eq!(chart["failures"].as_array().unwrap().len(), 1);
     assert!(times.iter().all(|at| at.as_u64() <= data["lasted_ns"].as_u64()));
     let text = read(&page);

@@ -54,7 +54,7 @@ fn page_of_the_schema_is_current() {
 fn lost_events_escaped_libraries_and_damage_are_told_of() {
     let scene = Scene::new();
     let mut actor = scene.rank(0);
-    actor.writer().header(|header| (header.lost, header.ended_by) = (7, 28)).unwrap();
+    actor.writer().change_header(|header| (header.lost, header.ended_by) = (7, 28)).unwrap();
     actor.writer().escaped("RTLD_DEEPBIND", "/opt/lib/deep.so").unwrap();
     actor.ends();
     std::fs::write(scene.dir().join("broken.cupeer"), b"nothing").unwrap();

@@ -126,15 +126,11 @@ fn checked(severity: Severity, message: &str, variables: &[(&str, &str)]) -> Sce
 fn a_rule_fails_passes_or_was_not_looked_for() {
     let scene = checked(Severity::Error, "Flags must be 1 (is <4> & \"5\"\x1b[2J\x01)", &[]);
     let suite = suite(&scene, &[]);
-    let message =
-        "failed: cuIpcOpenMemHandle_v2, once in rank 0: Flags must be 1 (is <4> & \"5\"\u{fffd}[2J\u{fffd})";
+    let message = "failed: cuIpcOpenMemHandle_v2, once in rank 0: Flags must be 1 (is <4> & \"5\"\u{fffd}[2J\u{fffd})";
     assert_eq!(outcome(&suite, "ipc-flags"), message);
     let failure = suite.all("testcase").find_map(|case| case.all("failure").next()).unwrap();
     assert_eq!(failure.get("type"), "error");
-    assert!(
-        failure.text.contains("- error ipc-flags: ") && failure.text.contains("hint: Do it right."),
-        "{failure:?}"
-    );
+    assert!(failure.text.contains("- error ipc-flags: ") && failure.text.contains("hint: Do it right."), "{failure:?}");
     assert_eq!(outcome(&suite, "ipc-unknown-handle"), "passed", "it was looked for in that call");
     assert_eq!(outcome(&suite, "ipc-damaged-handle"), "passed", "a check looks for it");
     // No test case: no call could break the one, and cupeer does not check the other.
@@ -188,8 +184,7 @@ fn nothing_passes_that_was_not_looked_at() {
     unchecked.ends();
     let suite_of_three = suite(&scene, &[]);
     let why = "which export the bytes resemble that the driver does not check: to the recording nobody exported them";
-    let expected =
-        format!("skipped: not looked for without --check in 2 of 3 processes: only the call tells {why}");
+    let expected = format!("skipped: not looked for without --check in 2 of 3 processes: only the call tells {why}");
     assert_eq!(outcome(&suite_of_three, "ipc-damaged-handle"), expected);
     assert_eq!(outcome(&suite_of_three, "ipc-flags"), "passed");
 
@@ -206,17 +201,14 @@ fn nothing_passes_that_was_not_looked_at() {
     type Spoil = fn(&mut scene::Actor);
     let spoils: [(Spoil, &str); 3] = [
         (
-            |actor| actor.writer().header(|header| header.lost = 7).unwrap(),
+            |actor| actor.writer().change_header(|header| header.lost = 7).unwrap(),
             "the recording is incomplete: 7 events could not be kept",
         ),
         (
             |actor| actor.writer().escaped("RTLD_DEEPBIND", "/opt/deep.so").unwrap(),
             "the calls of /opt/deep.so escape cupeer",
         ),
-        (
-            |actor| actor.writer().header(|header| header.ended_by = 28).unwrap(),
-            "the recording is incomplete: ",
-        ),
+        (|actor| actor.writer().change_header(|header| header.ended_by = 28).unwrap(), "the recording is incomplete: "),
     ];
     for (spoil, why) in spoils {
         let scene = Scene::new();
@@ -225,9 +217,8 @@ fn nothing_passes_that_was_not_looked_at() {
         spoil(&mut actor);
         actor.ends();
         let suite = suite(&scene, &[]);
-        let passed = suite
-            .all("testcase")
-            .filter(|case| case.get("classname") == "cupeer.rules" && case.children.is_empty());
+        let passed =
+            suite.all("testcase").filter(|case| case.get("classname") == "cupeer.rules" && case.children.is_empty());
         assert_eq!(passed.count(), 0, "{why}");
         assert!(
             outcome(&suite, "ipc-reexport").starts_with(&format!("skipped: {why}")),
@@ -248,15 +239,15 @@ fn nothing_passes_that_was_not_looked_at() {
 #[test]
 fn a_process_fails_where_it_died_or_returned_a_failure() {
     let scene = Scene::new();
-    let ends = |rank, end: end::End| {
+    let ends = |rank, end: end::RecordedEnd| {
         let mut actor = scene.gone(rank);
-        actor.writer().header(|header| header.end = end.word()).unwrap();
+        actor.writer().change_header(|header| header.end = end.to_word()).unwrap();
         actor.ends();
     };
-    ends(0, end::End::Returned(0));
-    ends(1, end::End::Returned(3));
-    ends(2, end::End::Signal(11));
-    ends(3, end::End::Untold);
+    ends(0, end::RecordedEnd::Returned(0));
+    ends(1, end::RecordedEnd::Returned(3));
+    ends(2, end::RecordedEnd::Signal(11));
+    ends(3, end::RecordedEnd::Untold);
     scene.running(4).ends();
     let suite = suite(&scene, &[]);
     assert_eq!(outcome(&suite, "rank 0"), "passed");
@@ -282,8 +273,7 @@ fn a_record_of_which_everything_is_wrong_is_of_the_form() {
     let suite = suite(&wrong(), &[]);
     assert!(outcome(&suite, "ipc-damaged-handle").starts_with("failed: "));
     assert!(
-        outcome(&suite, "rank 3")
-            .starts_with("failed: rank 3 was killed or called exit_group in cuIpcOpenEventHandle")
+        outcome(&suite, "rank 3").starts_with("failed: rank 3 was killed or called exit_group in cuIpcOpenEventHandle")
     );
     assert!(suite.get("name") == "cupeer cupeer-run-1" && suite.get("hostname") == "alpha");
     assert_eq!(suite.get("timestamp"), "2023-11-14T22:13:20Z");

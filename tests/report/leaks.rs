@@ -15,12 +15,7 @@ fn leaks(scene: &Scene) -> Vec<(String, u64, String, Vec<String>)> {
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let leak = |row: &Value| {
         let roles = row["objects"].as_array().expect("objects").iter().map(|object| text(&object["role"]));
-        (
-            text(&row["severity"]),
-            row["count"].as_u64().expect("a count"),
-            text(&row["message"]),
-            roles.collect(),
-        )
+        (text(&row["severity"]), row["count"].as_u64().expect("a count"), text(&row["message"]), roles.collect())
     };
     let rows = report["findings"].as_array().expect("findings").iter();
     rows.filter(|row| row["rule"] == "ipc-leak").map(leak).collect()
@@ -110,9 +105,7 @@ fn handles_that_become_more_over_minutes_are_told() {
         assert_eq!(found.len(), usize::from(expected), "{found:?}");
         for (_, _, message, _) in found {
             assert!(
-                message.starts_with(
-                    "20 of 20 handles opened at this place were never closed, throughout 95.0 s; "
-                ),
+                message.starts_with("20 of 20 handles opened at this place were never closed, throughout 95.0 s; "),
                 "{message}"
             );
         }

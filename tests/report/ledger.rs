@@ -15,10 +15,7 @@ use serde_json::{Value, json};
 fn handle(report: &Value, fingerprint: u64) -> &Value {
     let name = format!("ipc:{fingerprint:016x}");
     let handles = report["handles"].as_array().expect("an array");
-    handles
-        .iter()
-        .find(|handle| handle["fingerprint"] == name)
-        .unwrap_or_else(|| panic!("no {name}: {handles:#?}"))
+    handles.iter().find(|handle| handle["fingerprint"] == name).unwrap_or_else(|| panic!("no {name}: {handles:#?}"))
 }
 
 #[test]
@@ -41,24 +38,15 @@ fn two_processes_share_memory_and_an_event() {
     assert_eq!((&memory["exported_ns"], &memory["freed_ns"]), (&at(100), &at(400)));
     assert_eq!(memory["device"], "GPU-10101010-1010-1010-1010-101010101010");
     let open = &memory["opens"][0];
-    assert_eq!(
-        (&open["proc"], &open["opened_ns"], &open["closed_ns"]),
-        (&json!(procs[1]), &at(200), &at(300))
-    );
+    assert_eq!((&open["proc"], &open["opened_ns"], &open["closed_ns"]), (&json!(procs[1]), &at(200), &at(300)));
     assert_eq!(open["device"], "GPU-20202020-2020-2020-2020-202020202020");
     let event = handle(&report, 0x22);
-    assert_eq!(
-        (&event["kind"], &event["state"], &event["bytes"]),
-        (&json!("event"), &json!("closed"), &Value::Null)
-    );
+    assert_eq!((&event["kind"], &event["state"], &event["bytes"]), (&json!("event"), &json!("closed"), &Value::Null));
     assert_eq!(event["opens"][0]["closed_by"], "cuEventDestroy_v2");
     let peer = &report["peers"][0];
     assert_eq!(peer["from"], open["device"]);
     assert_eq!(peer["to"], memory["device"]);
-    assert_eq!(
-        (&peer["can_access"], &peer["enabled"], &peer["opened"]),
-        (&json!(true), &json!(true), &json!(1))
-    );
+    assert_eq!((&peer["can_access"], &peer["enabled"], &peer["opened"]), (&json!(true), &json!(true), &json!(1)));
     assert_eq!(report["processes"][1]["exit"], json!({"kind": "returned", "code": 0, "signal": null}));
     assert_eq!(report["processes"][1]["rank"], 1);
     assert_eq!(report["leaks"], json!([]));
@@ -98,10 +86,7 @@ fn a_handle_that_is_opened_twice_is_closed_by_the_second_closing() {
     let report = json_of(&scene, &[]);
     let opens = handle(&report, 0x11)["opens"].as_array().unwrap();
     assert_eq!(opens.len(), 4, "the first time, and the last ones");
-    assert_eq!(
-        (&opens[0]["opened_ns"], &opens[0]["closed_ns"], &opens[0]["times"]),
-        (&at(200), &at(510), &json!(3))
-    );
+    assert_eq!((&opens[0]["opened_ns"], &opens[0]["closed_ns"], &opens[0]["times"]), (&at(200), &at(510), &json!(3)));
     assert_eq!(opens[1]["earlier"], 97);
     assert_eq!((&opens[3]["opened_ns"], &opens[3]["closed_ns"]), (&at(2980), &at(2990)));
 }
@@ -120,10 +105,7 @@ fn open_objects_are_leaks_with_the_stack_that_opened_them() {
     let leaks = report["leaks"].as_array().unwrap();
     assert_eq!(leaks.len(), 1, "one place: {leaks:#?}");
     let leak = &leaks[0];
-    assert_eq!(
-        (&leak["handles"], &leak["bytes"], &leak["procs"]),
-        (&json!(2), &json!(4 << 20), &json!([proc]))
-    );
+    assert_eq!((&leak["handles"], &leak["bytes"], &leak["procs"]), (&json!(2), &json!(4 << 20), &json!([proc])));
     // The record ends when its last call has returned, at 410.
     assert_eq!((&leak["oldest_ns"], &leak["youngest_ns"]), (&json!(210_000), &json!(110_000)));
     assert_eq!(leak["stack"][1]["offset"], "0x2000");
@@ -298,7 +280,7 @@ fn the_table_knows_the_open_objects_of_a_ring() {
         exporter.entry(kind::EXPORTED_MEMORY, 120, 0x14, 0xf000),
         importer.entry(kind::OPENED_MEMORY, 200, 0x11, 0x9000),
         importer.entry(kind::PEER, 150, 0, 0xc0),
-        exporter.entry(kind::exported(Object::Allocation), 130, 0x15, 0x51),
+        exporter.entry(kind::exported_kind(Object::Allocation), 130, 0x15, 0x51),
     ];
     entries[1].ended = ended::ENDED | ended::WHILE_OPEN;
     // An importer holds it as well, so its release by the exporter does no harm.
@@ -316,8 +298,7 @@ fn the_table_knows_the_open_objects_of_a_ring() {
     assert_eq!(handle(&report, 0x12)["opens"][0]["state"], "closed");
     assert_eq!(handle(&report, 0x13)["state"], "freed while open");
     let handles = || report["handles"].as_array().unwrap().iter();
-    let allocation =
-        handles().find(|handle| handle["fingerprint"].as_str().unwrap().ends_with("00015")).unwrap();
+    let allocation = handles().find(|handle| handle["fingerprint"].as_str().unwrap().ends_with("00015")).unwrap();
     assert_eq!(allocation["state"], "exported");
     let names = report["handles"].as_array().unwrap().iter().map(|handle| &handle["fingerprint"]);
     assert!(names.into_iter().all(|name| *name != "ipc:0000000000000014"), "nothing of it is left");
@@ -357,10 +338,7 @@ fn a_close_in_a_ring_with_gaps_may_be_that_of_a_later_opening() {
         let found = report["findings"].as_array().unwrap().iter();
         let blames = found.filter(|finding| finding["rule"] == "ipc-freed-while-open").count();
         let state = if has_gaps { "closed" } else { "freed while open" };
-        assert_eq!(
-            (blames, &handle(&report, 0x11)["opens"][0]["state"]),
-            (usize::from(!has_gaps), &json!(state))
-        );
+        assert_eq!((blames, &handle(&report, 0x11)["opens"][0]["state"]), (usize::from(!has_gaps), &json!(state)));
     }
 }
 
@@ -375,7 +353,7 @@ fn hosts_that_were_copied_together_stay_apart() {
         let mut importer = scene.process_in(&dir, About { pid: 1001, ..about }).on(host);
         importer.open(200, 0x11, 0x9000);
         for process in [&mut exporter, &mut importer] {
-            process.writer().header(|header| header.end = end::UNSEEN).unwrap();
+            process.writer().change_header(|header| header.end = end::UNSEEN).unwrap();
             process.ends();
         }
     }
@@ -387,8 +365,7 @@ fn hosts_that_were_copied_together_stay_apart() {
         let host = |proc: &Value| proc.as_str().unwrap()[..8].to_owned();
         assert_eq!(host(&handle["exporter"]), host(&handle["opens"][0]["proc"]));
     }
-    let exits: Vec<&Value> =
-        report["processes"].as_array().unwrap().iter().map(|p| &p["exit"]["kind"]).collect();
+    let exits: Vec<&Value> = report["processes"].as_array().unwrap().iter().map(|p| &p["exit"]["kind"]).collect();
     assert_eq!(exits, ["unseen"; 4]);
     assert!(report["processes"][0]["unknown"]["exit"].as_str().unwrap().contains("another host"));
 }
@@ -408,8 +385,7 @@ fn many_handles_that_cannot_be_opened_take_little_memory() {
          if (!cuIpcOpenMemHandle_v2(&memory, one, 1)) return 2;\n  }\n  return 0;\n}\n",
         &["-L", sim_dir().to_str().expect("a path"), "-lcuda"],
     );
-    let ended =
-        done(cupeer().args(["run", "-q", "--sim=nvlink:2", "-o"]).arg(&record).arg("--").arg(program));
+    let ended = done(cupeer().args(["run", "-q", "--sim=nvlink:2", "-o"]).arg(&record).arg("--").arg(program));
     assert!(ended.status.success(), "{}", ended.stderr);
     // In kilobytes: it needs 52,000, and needed 105,000 when each handle had findings of its own.
     let mut limited = plain("sh");

@@ -12,8 +12,8 @@ type Lose = fn(&mut Actor);
 
 /// Ways in which a recording loses calls.
 const LOSSES: [(&str, Lose); 2] = [
-    ("counted", |actor| actor.writer().header(|header| header.lost = 1).unwrap()),
-    ("full disk", |actor| actor.writer().header(|header| header.ended_by = libc::ENOSPC as u32).unwrap()),
+    ("counted", |actor| actor.writer().change_header(|header| header.lost = 1).unwrap()),
+    ("full disk", |actor| actor.writer().change_header(|header| header.ended_by = libc::ENOSPC as u32).unwrap()),
 ];
 
 /// The findings that are worse than a note, or certain.
@@ -48,8 +48,7 @@ fn nobody_is_blamed_with_certainty_where_calls_are_missing() {
     for (how, lose) in LOSSES {
         let report = shared(Some(lose));
         assert_eq!(sure(&report), [""; 0], "{how}");
-        let states: Vec<&Value> =
-            report["handles"].as_array().unwrap().iter().map(|one| &one["state"]).collect();
+        let states: Vec<&Value> = report["handles"].as_array().unwrap().iter().map(|one| &one["state"]).collect();
         assert!(!states.contains(&&json!("freed while open")), "{how}: {states:?}");
         assert!(!states.contains(&&json!("open at exit")), "{how}: {states:?}");
         assert_eq!(report["leaks"], json!([]), "{how}");
@@ -79,11 +78,8 @@ fn causes_of_failures_are_notes_where_calls_are_missing() {
         assert_eq!(sure(&report), [""; 0], "{how}");
         let message = report["findings"][0]["message"].as_str().unwrap();
         assert!(message.contains("the recording lacks calls"), "{how}: {message}");
-        let failures = &report["functions"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|one| one["function"] == "cuIpcCloseMemHandle");
+        let failures =
+            &report["functions"].as_array().unwrap().iter().find(|one| one["function"] == "cuIpcCloseMemHandle");
         assert_eq!(failures.unwrap()["failures"], json!({"CUDA_ERROR_INVALID_VALUE": 1}), "{how}");
     }
 }
@@ -113,10 +109,7 @@ fn calls_are_not_said_to_hang_where_their_ends_may_be_missing() {
         assert!(problems.contains("does not show whether 1 call returned"), "{how}: {problems}");
         assert!(problems.contains("cuMemFree_v2 in thread 1000"), "{how}: {problems}");
         let text = of(&lossy, &[]);
-        assert!(
-            !text.contains("has not returned") && text.contains("recording is incomplete"),
-            "{how}: {text}"
-        );
+        assert!(!text.contains("has not returned") && text.contains("recording is incomplete"), "{how}: {text}");
     }
 }
 
@@ -149,7 +142,7 @@ fn losses_known_to_a_run_are_in_the_recording() {
         let mut actor = scene.gone(0);
         actor.export(100, 0x11, 0x7000);
         if told != "lost=1\n" {
-            actor.writer().header(|header| header.lost = 1).unwrap();
+            actor.writer().change_header(|header| header.lost = 1).unwrap();
         }
         actor.fail_to_open(200, (0x55, 0x55), Result::INVALID_VALUE as i32);
         actor.ends();

@@ -35,11 +35,7 @@ fn leaks_between_two_marks_are_what_grew() {
         leaks.as_array().expect("an array").iter().filter_map(|leak| leak["handles"].as_u64()).sum::<u64>()
     };
     assert_eq!(open(&[]), 3);
-    assert_eq!(
-        open(&["--since-mark", "warm"]),
-        2,
-        "one that was closed behind, and one that was opened behind"
-    );
+    assert_eq!(open(&["--since-mark", "warm"]), 2, "one that was closed behind, and one that was opened behind");
     assert_eq!(open(&["--until-mark", "done"]), 3);
     assert_eq!(open(&["--since-mark", "warm", "--until-mark", "done"]), 2);
     assert_eq!(open(&["--since-mark", "done"]), 1);
@@ -68,10 +64,7 @@ fn a_mark_that_is_not_there_is_answered_with_those_that_are() {
         done.stderr
     };
     let scene = scene();
-    assert_eq!(
-        fails(&scene, &["--since-mark", "wram"]),
-        "cupeer: there is no mark 'wram'; there are 'warm', 'done'\n"
-    );
+    assert_eq!(fails(&scene, &["--since-mark", "wram"]), "cupeer: there is no mark 'wram'; there are 'warm', 'done'\n");
     assert_eq!(
         fails(&scene, &["--since-mark", "done", "--until-mark", "warm"]),
         "cupeer: --since-mark is after --until-mark\n"

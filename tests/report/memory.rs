@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 /// The devices 0 and 1.
-const DEVICES: [&str; 2] =
-    ["GPU-10101010-1010-1010-1010-101010101010", "GPU-20202020-2020-2020-2020-202020202020"];
+const DEVICES: [&str; 2] = ["GPU-10101010-1010-1010-1010-101010101010", "GPU-20202020-2020-2020-2020-202020202020"];
 /// A fingerprint of a descriptor.
 pub const FD: u64 = 0x2c00_0000_0000_0011;
 
@@ -47,8 +46,7 @@ impl VirtualMemory for Actor {
     fn call(&mut self, at: u64, function: FnId, arguments: &[(&str, u64)]) -> &mut Self {
         let mut call = self.makes(function, at);
         for (name, value) in arguments {
-            let stored =
-                function.spec().args().iter().find(|argument| argument.name() == *name).unwrap().stored();
+            let stored = function.spec().args().iter().find(|argument| argument.name() == *name).unwrap().stored_size();
             writer::set(&mut call, name, &value.to_le_bytes()[..stored]);
         }
         self.add(&call)
@@ -72,8 +70,7 @@ impl VirtualMemory for Actor {
         fingerprint: u64,
     ) -> &mut Self {
         let mut call = self.makes(function, at);
-        let stored =
-            function.spec().args().iter().find(|argument| argument.name() == shared).unwrap().stored();
+        let stored = function.spec().args().iter().find(|argument| argument.name() == shared).unwrap().stored_size();
         let mut bytes = handle(fingerprint, fingerprint).to_vec();
         bytes.resize(stored, 0);
         writer::set(&mut call, shared, &bytes);
@@ -147,17 +144,11 @@ fn memory_is_kept_alive_by_who_imported_it() {
     assert_eq!((&held["device"], &held["imported_bytes"]), (&json!(DEVICES[1]), &json!(2 * GIB)));
     assert_eq!((&held["mapped_bytes"], &held["bytes"]), (&json!(2 * GIB), &json!(0)));
     let single = &report["allocations"]["largest"][0];
-    assert_eq!(
-        (&single["kept"], &single["handle"], &single["mapped"]),
-        (&json!(true), &Value::Null, &json!(1))
-    );
+    assert_eq!((&single["kept"], &single["handle"], &single["mapped"]), (&json!(true), &Value::Null, &json!(1)));
     assert_eq!(single["mappings"][0]["address"], "0x70000000");
     // The ledger of handles has what the exporter's cuMemCreate said.
     let handle = &report["handles"][0];
-    assert_eq!(
-        (&handle["kind"], &handle["fingerprint"]),
-        (&json!("allocation"), &json!("fd:2c00000000000011"))
-    );
+    assert_eq!((&handle["kind"], &handle["fingerprint"]), (&json!("allocation"), &json!("fd:2c00000000000011")));
     assert_eq!((&handle["bytes"], &handle["device"]), (&json!(2 * GIB), &json!(DEVICES[1])));
     assert_eq!((&handle["exporter"], &handle["freed_ns"]), (&json!(procs[0]), &at(300)));
     assert_eq!(handle["state"], "closed", "it is mapped, and no handles are open");
@@ -187,10 +178,7 @@ fn ended_processes_kept_it_until_then_and_orderly_ends_are_silent() {
     assert_eq!(rows[0], (json!(procs[1]), json!("exit"), json!(210_000)));
     assert_eq!(rows[1], (json!(procs[2]), json!("given up"), json!(100_000)));
     let held = row(&report, "devices", &procs[1]);
-    assert_eq!(
-        (&held["imports"], &held["imported"], &held["imported_bytes"]),
-        (&json!(2), &json!(1), &json!(MIB))
-    );
+    assert_eq!((&held["imports"], &held["imported"], &held["imported_bytes"]), (&json!(2), &json!(1), &json!(MIB)));
     let leaks = &report["leaks"];
     assert_eq!(
         (&leaks[0]["kind"], &leaks[0]["times"], &leaks[0]["bytes"]),
@@ -281,10 +269,7 @@ fn filters_leave_out_what_is_not_asked_for() {
     let report = json_of(&scene, &["--rank", "1"]);
     let allocations = &report["allocations"];
     assert_eq!(allocations["devices"].as_array().unwrap().len(), 1);
-    assert_eq!(
-        (&allocations["devices"][0]["proc"], &allocations["spaces"][0]["proc"]),
-        (&json!(proc), &json!(proc))
-    );
+    assert_eq!((&allocations["devices"][0]["proc"], &allocations["spaces"][0]["proc"]), (&json!(proc), &json!(proc)));
     let kinds = |options: &[&str]| {
         let report = json_of(&scene, options);
         let handles = report["handles"].as_array().unwrap();
@@ -345,22 +330,15 @@ fn a_real_process_keeps_what_another_one_has_released() {
     let mut run = support::cupeer();
     run.args(["run", "--sim=nvlink:2", "--record", "full", "-o"]).arg(folder.path().join("r"));
     assert!(run.arg("--").arg(program).output().expect("it runs").status.success());
-    let show = |options: &[&str]| {
-        support::stdout(support::cupeer().arg("report").arg(folder.path().join("r")).args(options))
-    };
+    let show =
+        |options: &[&str]| support::stdout(support::cupeer().arg("report").arg(folder.path().join("r")).args(options));
     let report: Value = serde_json::from_str(&show(&["--format", "json"])).expect("it is JSON");
     assert_valid(&report);
     let size = json!(6 * MIB);
     let kept = &report["allocations"]["kept"][0];
-    assert_eq!(
-        (&kept["bytes"], &kept["given_up_by"], &kept["until"]),
-        (&size, &json!("release"), &json!("exit"))
-    );
+    assert_eq!((&kept["bytes"], &kept["given_up_by"], &kept["until"]), (&size, &json!("release"), &json!("exit")));
     let handle = &report["handles"][0];
-    assert_eq!(
-        (&handle["bytes"], &handle["state"], &handle["exporter"]),
-        (&size, &json!("closed"), &kept["owner"])
-    );
+    assert_eq!((&handle["bytes"], &handle["state"], &handle["exporter"]), (&size, &json!("closed"), &kept["owner"]));
     assert_eq!(handle["device"], kept["device"]);
     let device = |ordinal: u64| {
         let devices = report["processes"][0]["devices"].as_array().unwrap();

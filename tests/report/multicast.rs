@@ -15,8 +15,7 @@ const FD: u64 = 0x2c00_0000_0000_0017;
 fn call(actor: &Actor, at: u64, function: FnId, arguments: &[(&str, u64)]) -> cupeer_record::Call {
     let mut call = actor.makes(function, at);
     for (name, value) in arguments {
-        let stored =
-            function.spec().args().iter().find(|argument| argument.name() == *name).unwrap().stored();
+        let stored = function.spec().args().iter().find(|argument| argument.name() == *name).unwrap().stored_size();
         let bytes = match stored {
             20 => [handle(*value, *value).to_vec(), vec![0; 4]].concat(),
             _ => value.to_le_bytes()[..stored].to_vec(),
@@ -27,14 +26,8 @@ fn call(actor: &Actor, at: u64, function: FnId, arguments: &[(&str, u64)]) -> cu
 }
 
 fn binds(actor: &Actor, at: u64, team: u64, memory: u64) -> cupeer_record::Call {
-    let arguments = [
-        ("mcHandle", team),
-        ("mcOffset", 0),
-        ("memHandle", memory),
-        ("memOffset", 0),
-        ("size", 2 * MIB),
-        ("flags", 0),
-    ];
+    let arguments =
+        [("mcHandle", team), ("mcOffset", 0), ("memHandle", memory), ("memOffset", 0), ("size", 2 * MIB), ("flags", 0)];
     call(actor, at, FnId::cuMulticastBindMem, &arguments)
 }
 
@@ -86,10 +79,7 @@ fn waits_for_devices_that_nobody_adds_are_reported() {
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!((&findings[0]["rule"], &findings[0]["count"]), (&json!("multicast-incomplete"), &json!(2)));
     let message = findings[0]["message"].as_str().expect("a message");
-    assert!(
-        message.ends_with("until 3 devices are added to the multicast object, but only 2 are"),
-        "{message}"
-    );
+    assert!(message.ends_with("until 3 devices are added to the multicast object, but only 2 are"), "{message}");
     let mut command = support::cupeer();
     let text = support::stdout(command.arg("report").arg(scene.dir()).env("COLUMNS", "200"));
     assert!(text.contains("\nMulticast objects\n"), "{text}");

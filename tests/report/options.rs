@@ -10,10 +10,8 @@ use serde_json::{Value, json};
 /// The functions of a report with their calls.
 fn functions(report: &Value) -> Vec<(String, u64)> {
     let functions = report["functions"].as_array().unwrap();
-    let mut all: Vec<(String, u64)> = functions
-        .iter()
-        .map(|f| (f["function"].as_str().unwrap().into(), f["calls"].as_u64().unwrap()))
-        .collect();
+    let mut all: Vec<(String, u64)> =
+        functions.iter().map(|f| (f["function"].as_str().unwrap().into(), f["calls"].as_u64().unwrap())).collect();
     all.sort();
     all
 }
@@ -34,8 +32,7 @@ fn processes_are_chosen_by_pid_name_or_rank() {
         assert_eq!(report["failures"], json!([]));
         assert_eq!(report["record"]["filters"], json!([options.join(" ")]));
         // Its own handle and the one that it opened: with all that others did with them.
-        let handles: Vec<&Value> =
-            report["handles"].as_array().unwrap().iter().map(|h| &h["fingerprint"]).collect();
+        let handles: Vec<&Value> = report["handles"].as_array().unwrap().iter().map(|h| &h["fingerprint"]).collect();
         assert_eq!(handles, ["ipc:00000000000000a0", "ipc:00000000000000a3"], "{options:?}");
     }
     let report = json_of(&scene, &["--rank", "0,2-3"]);
@@ -53,10 +50,7 @@ fn functions_failures_and_times_are_chosen() {
     let report = json_of(&scene, &["--function", "cuIpcOpenMemHandle*"]);
     assert_eq!(report["handles"].as_array().unwrap().len(), 6, "the ledger needs the other functions too");
     let report = json_of(&scene, &["--failed"]);
-    assert_eq!(
-        functions(&report),
-        [("cuCtxEnablePeerAccess".into(), 1), ("cuIpcOpenMemHandle_v2".into(), 3)]
-    );
+    assert_eq!(functions(&report), [("cuCtxEnablePeerAccess".into(), 1), ("cuIpcOpenMemHandle_v2".into(), 3)]);
     assert_eq!(report["handles"].as_array().unwrap().len(), 2);
     // Both ends are within: two calls of 2.3 and 2.4 ms.
     let report = json_of(&scene, &["--since", "0.0023", "--until", "0.0024"]);
@@ -119,11 +113,7 @@ fn two_records_are_compared_by_what_is_counted() {
     let (scene, other) = (wrong(), Scene::new());
     let (mut exporter, mut importer) = (other.gone(0), other.gone(1));
     exporter.export(100, 0x11, 0x7000).ends();
-    importer
-        .enable(150, 0)
-        .fail_to_open(200, (0x11, checked(0x11)), 1)
-        .open(210, 0x11, 0x9000)
-        .close(220, 0x9000);
+    importer.enable(150, 0).fail_to_open(200, (0x11, checked(0x11)), 1).open(210, 0x11, 0x9000).close(220, 0x9000);
     importer.ends();
     let path = other.dir().display().to_string();
     let diff = json_of(&scene, &["--diff", &path]);

@@ -57,10 +57,7 @@ fn command(name: &str) -> Vec<String> {
     if name.ends_with(".cpp") {
         flags.extend(["-std=c++17".into(), "-lstdc++".into()]);
     }
-    vec![text(compile_c(
-        &format!("programs/places/{name}"),
-        &flags.iter().map(|flag| &**flag).collect::<Vec<_>>(),
-    ))]
+    vec![text(compile_c(&format!("programs/places/{name}"), &flags.iter().map(|flag| &**flag).collect::<Vec<_>>()))]
 }
 
 /// The file and the number of the line that a place in JSON is about.
@@ -75,8 +72,7 @@ fn the_place_is_the_line_that_a_person_would_change() {
     let (record_of, mut wrong) = (temp_dir(), Vec::new());
     for (name, rule) in PROGRAMS {
         let record = record_of.path().join(name);
-        let ended =
-            done(cupeer().args(["run", "--sim=nvlink:2", "-o"]).arg(&record).arg("--").args(command(name)));
+        let ended = done(cupeer().args(["run", "--sim=nvlink:2", "-o"]).arg(&record).arg("--").args(command(name)));
         let report = stdout(cupeer().arg("report").arg(&record).args(["--format", "json"]));
         let report: Value = serde_json::from_str(&report).expect("JSON");
         let findings = report["findings"].as_array().expect("findings");
@@ -170,10 +166,7 @@ fn a_finding_stands_below_the_one_that_it_follows_from() {
     let (_, below) = text.split_once("\n- error ipc-free-import: ").expect("the root");
     // The faster process decides whether the handle is open when the exporter frees, or until the importer exits.
     let below = below.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        below.contains("- error ipc-freed-while-open: ") || below.contains("- note ipc-never-closed: "),
-        "{below}"
-    );
+    assert!(below.contains("- error ipc-freed-while-open: ") || below.contains("- note ipc-never-closed: "), "{below}");
     assert!(below.contains(follows), "{below}");
     let report = stdout(cupeer().arg("report").arg(&record).args(["--format", "json"]));
     let report: Value = serde_json::from_str(&report).expect("JSON");
@@ -201,12 +194,9 @@ fn an_entry_for_an_inlined_function_suppresses_no_other() {
     assert_eq!(place["logicalLocations"][0]["name"], "refill", "{place}");
     let count = |known: &Path| {
         let mut command = cupeer();
-        done(command.arg("report").arg(&record).args(["--error-on", "all", "--suppressions"]).arg(known))
-            .status
-            .code()
+        done(command.arg("report").arg(&record).args(["--error-on", "all", "--suppressions"]).arg(known)).status.code()
     };
     assert_eq!(count(&known), Some(0));
-    fs::write(&known, text.replace("\"refill\"", "\"consumer\"").replace("use-after-close", "vmm-*"))
-        .expect("a file");
+    fs::write(&known, text.replace("\"refill\"", "\"consumer\"").replace("use-after-close", "vmm-*")).expect("a file");
     assert_eq!(count(&known), Some(1));
 }

@@ -12,8 +12,7 @@ fn shared(export: &str, open: &str, record: &Path) -> Value {
     command.args(["run", "--sim=nvlink:2", "-o"]).arg(record).arg("--").arg(program).args([export, open]);
     assert!(done(&mut command).status.success());
     let report: Value =
-        serde_json::from_str(&support::stdout(cupeer().arg("report").arg(record).args(["--format", "json"])))
-            .unwrap();
+        serde_json::from_str(&support::stdout(cupeer().arg("report").arg(record).args(["--format", "json"]))).unwrap();
     assert_valid(&report);
     report
 }

@@ -9,12 +9,7 @@ use std::path::Path;
 fn share(dir: &Path, machine: &str, options: &[&str]) -> String {
     let program = support::compile_c("../scripts/demo.d/share.c", &["-ldl"]);
     let mut run = support::cupeer();
-    run.arg("run")
-        .arg(format!("--sim={machine}"))
-        .args(["--record", "full", "-o"])
-        .arg(dir)
-        .arg("--")
-        .arg(program);
+    run.arg("run").arg(format!("--sim={machine}")).args(["--record", "full", "-o"]).arg(dir).arg("--").arg(program);
     run.output().expect("it runs");
     support::stdout(support::cupeer().arg("report").arg(dir).args(options))
 }
@@ -79,20 +74,15 @@ fn arrows_of_a_real_record() {
 #[test]
 fn an_all_reduce_of_nccl_on_two_gpus() {
     let pack = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nccl-all-reduce.cupeer.tar.gz");
-    let of =
-        |form: &str| support::stdout(support::cupeer().arg("report").arg(&pack).args(["--format", form]));
+    let of = |form: &str| support::stdout(support::cupeer().arg("report").arg(&pack).args(["--format", form]));
     let report = json_of(&of("json"));
-    let ranks: Vec<&Value> =
-        report["processes"].as_array().unwrap().iter().map(|process| &process["rank"]).collect();
+    let ranks: Vec<&Value> = report["processes"].as_array().unwrap().iter().map(|process| &process["rank"]).collect();
     assert_eq!(ranks, [&json!(0), &json!(1)]);
     let opened: Vec<&Value> =
         report["handles"].as_array().unwrap().iter().filter(|handle| handle["opens"] != json!([])).collect();
     assert_eq!(opened.len(), 96);
     for handle in opened {
-        assert!(
-            handle["exporter"].is_string() && handle["exporter"] != handle["opens"][0]["proc"],
-            "{handle}"
-        );
+        assert!(handle["exporter"].is_string() && handle["exporter"] != handle["opens"][0]["proc"], "{handle}");
         // NCCL frees its buffers before the other rank lets go of them.
         assert_eq!(handle["state"], "freed while open");
     }

@@ -49,8 +49,7 @@ fn a_failure_is_told_of_with_the_call_that_it_was_made_in() {
         actor.add(call);
     }
     actor.ends();
-    let (driver, runtime, none) =
-        (json!("cuIpcCloseMemHandle"), json!("cudaIpcCloseMemHandle"), || Value::Null);
+    let (driver, runtime, none) = (json!("cuIpcCloseMemHandle"), json!("cudaIpcCloseMemHandle"), || Value::Null);
     let expected = [
         [driver.clone(), runtime.clone(), json!("cudaErrorInvalidValue")],
         [runtime, none(), none()],

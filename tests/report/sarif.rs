@@ -35,8 +35,7 @@ fn part() -> Value {
         &[],
         json!({ "id": { "type": "integer" }, "message": message, "physicalLocation": physical, "logicalLocations": array(logical) }),
     );
-    let frame =
-        object(&["location", "module"], json!({ "location": location, "module": { "type": "string" } }));
+    let frame = object(&["location", "module"], json!({ "location": location, "module": { "type": "string" } }));
     let suppression = object(
         &["kind", "status", "location"],
         json!({ "kind": { "const": "external" }, "status": { "const": "accepted" }, "justification": text, "location": location }),
@@ -145,14 +144,8 @@ fn all_rules_stand_in_the_log() {
     let ids: Vec<&str> = rules.iter().map(|rule| rule["id"].as_str().unwrap()).collect();
     let names: Vec<&str> = RULES.iter().map(|rule| rule.name()).collect();
     assert_eq!(ids[..names.len()], names);
-    let own = [
-        "job-hung",
-        "process-died",
-        "process-failed",
-        "process-asked-to-end",
-        "call-not-returned",
-        "call-unexplained",
-    ];
+    let own =
+        ["job-hung", "process-died", "process-failed", "process-asked-to-end", "call-not-returned", "call-unexplained"];
     assert_eq!(ids[names.len()..], own);
     for (rule, spec) in rules.iter().zip(RULES) {
         assert_eq!(
@@ -240,10 +233,10 @@ fn incidents_without_a_rule_are_results_too() {
     let scene = Scene::new();
     let mut dead = scene.gone(0);
     let hung = dead.opening(300, (0x11, scene::checked(0x11)), 0);
-    dead.hang(&hung).writer().header(|header| header.end = end::End::Signal(9).word()).unwrap();
+    dead.hang(&hung).writer().change_header(|header| header.end = end::RecordedEnd::Signal(9).to_word()).unwrap();
     dead.ends();
     let mut failed = scene.gone(1);
-    failed.writer().header(|header| header.end = end::End::Returned(4).word()).unwrap();
+    failed.writer().change_header(|header| header.end = end::RecordedEnd::Returned(4).to_word()).unwrap();
     let mut call = failed.makes(FnId::cuIpcCloseMemHandle, 100);
     call.outcome = Outcome::Returned(Result::UNKNOWN as i32);
     failed.add(&call).ends();
@@ -273,9 +266,7 @@ fn incidents_without_a_rule_are_results_too() {
     assert_eq!((text.as_str(), level), ("rank 1 ended with exit status 4.", json!("warning")));
     let (text, level, ..) = of("call-unexplained");
     assert!(
-        text.starts_with(
-            "1 cuIpcCloseMemHandle = CUDA_ERROR_UNKNOWN: rank 1, at 0.000100, called from train+0x"
-        ),
+        text.starts_with("1 cuIpcCloseMemHandle = CUDA_ERROR_UNKNOWN: rank 1, at 0.000100, called from train+0x"),
         "{text}"
     );
     assert_eq!(level, "note");
@@ -283,16 +274,13 @@ fn incidents_without_a_rule_are_results_too() {
     assert!(text.starts_with("rank 2 has been in cuIpcGetMemHandle for "), "{text}");
     assert_eq!(level, "warning");
     // The text and the results have one order.
-    let ids: Vec<&Value> =
-        run["results"].as_array().unwrap().iter().map(|result| &result["ruleId"]).collect();
+    let ids: Vec<&Value> = run["results"].as_array().unwrap().iter().map(|result| &result["ruleId"]).collect();
     assert_eq!(ids, ["process-died", "call-not-returned", "call-unexplained", "process-failed"]);
     let text = super::of(&scene, &[]);
     let problems = text.split_once("\nProblems\n").unwrap().1;
     let heads = ["ended abnormally", "has not returned", "failed", "exited with an error"];
     let places = heads.map(|head| {
-        problems
-            .find(&format!("- 1 process {head}\n"))
-            .or_else(|| problems.find(&format!("- 1 call {head}\n")))
+        problems.find(&format!("- 1 process {head}\n")).or_else(|| problems.find(&format!("- 1 call {head}\n")))
     });
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} {text}");
 }
@@ -301,7 +289,7 @@ fn incidents_without_a_rule_are_results_too() {
 fn deliberate_faults_are_no_incidents() {
     let scene = Scene::new();
     let mut actor = scene.gone(0);
-    actor.writer().header(|header| header.end = end::End::Returned(4).word()).unwrap();
+    actor.writer().change_header(|header| header.end = end::RecordedEnd::Returned(4).to_word()).unwrap();
     let mut call = actor.makes(FnId::cuIpcCloseMemHandle, 100);
     (call.outcome, call.injected) = (Outcome::Returned(Result::UNKNOWN as i32), true);
     actor.add(&call).enable(200, Result::PEER_ACCESS_ALREADY_ENABLED as i32).ends();

@@ -2,7 +2,7 @@
 
 use crate::support;
 use cupeer_record::writer::{self, About, Writer};
-use cupeer_record::{Call, Details, Device, FaultRule, Finding, Hit, Library, Outcome, host};
+use cupeer_record::{Call, Details, Device, FaultCounts, Finding, FiredFault, Library, Outcome, host};
 use cupeer_rules::Severity;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live;
@@ -39,7 +39,7 @@ impl Scene {
         let folder = support::temp_dir();
         let scene = Scene { folder };
         fs::create_dir(scene.dir()).expect("a directory");
-        writer::job(&scene.dir()).expect("a job");
+        writer::write_job_file(&scene.dir()).expect("a job");
         scene
     }
 
@@ -54,10 +54,10 @@ impl Scene {
         let rule = |((text, matched, fired), number): (&(&str, u64, u64), u32)| {
             let name = format!("inject/{number}");
             let text = format!("{text}:name={name}");
-            FaultRule { name, text, matched: *matched, fired: *fired, processes: 0 }
+            FaultCounts { name, text, matched: *matched, fired: *fired, processes: 0 }
         };
-        let rules: Vec<FaultRule> = rules.iter().zip(1..).map(rule).collect();
-        writer::faults(&self.dir(), (About::default().boot_id, 0xab), &rules, 4, damaged).expect("a file");
+        let rules: Vec<FaultCounts> = rules.iter().zip(1..).map(rule).collect();
+        writer::write_fault_counts(&self.dir(), (About::default().boot_id, 0xab), &rules, 4, damaged).expect("a file");
     }
 
     /// Returns its directory.
@@ -113,7 +113,7 @@ impl Scene {
 
     /// Writes the table of what is open on the host of a process.
     pub fn table(&self, about: &About, entries: &[live::Entry]) {
-        writer::live_table(&self.dir(), about.boot_id, entries, 0).expect("a table");
+        writer::write_live_table(&self.dir(), about.boot_id, entries, 0).expect("a table");
     }
 }
 
@@ -155,8 +155,11 @@ pub fn found(rule: &str, severity: Severity, message: &str) -> Finding {
 }
 
 /// Returns the effect of a rule of a fault plan.
-pub fn hit(did: u16, rule: &str) -> Hit {
-    Hit { what: slot::hit::Hit { did, process: 1, count: 1, ..Default::default() }, rule: rule.into() }
+pub fn hit(did: u16, rule: &str) -> FiredFault {
+    FiredFault {
+        what: slot::hit::FiredFault { did, process: 1, count: 1, ..Default::default() },
+        fault_name: rule.into(),
+    }
 }
 
 /// The fingerprint of the checked bytes of a handle that was not damaged.
@@ -184,13 +187,8 @@ impl Actor {
     /// Has it load the CUDA runtime.
     pub fn runtime(&mut self) {
         let path = "/opt/cuda/lib/libcudart.so.12".into();
-        let library = Library {
-            base: RUNTIME,
-            range: RUNTIME..RUNTIME + 0x1_0000,
-            since: 0,
-            build_id: vec![0xef],
-            path,
-        };
+        let library =
+            Library { base: RUNTIME, range: RUNTIME..RUNTIME + 0x1_0000, since: 0, build_id: vec![0xef], path };
         self.writer().library(&library).expect("a library");
     }
 
@@ -200,8 +198,7 @@ impl Actor {
         call.tid = self.tid;
         call.caller = CODE + 0x100 + function as u64;
         let device = self.about.pid as i32 % 2;
-        call.details =
-            Details { devices: (Some(device), None), context: Some(0xc0), ..Details::default() }.into();
+        call.details = Details { devices: (Some(device), None), context: Some(0xc0), ..Details::default() }.into();
         call
     }
 

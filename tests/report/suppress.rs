@@ -46,8 +46,7 @@ fn file(scene: &Scene, text: &str) -> [String; 2] {
 fn rows(report: &Value) -> Vec<String> {
     let row = |row: &Value| {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let by =
-            row["suppressed_by"]["line"].as_u64().map_or(String::new(), |line| format!(" by line {line}"));
+        let by = row["suppressed_by"]["line"].as_u64().map_or(String::new(), |line| format!(" by line {line}"));
         let place = text(&row["caller"]["offset"]);
         format!("{} {} {place} {}{by}", text(&row["rule"]), text(&row["severity"]), row["count"])
     };
@@ -58,11 +57,8 @@ fn rows(report: &Value) -> Vec<String> {
 fn a_file_that_a_record_suggests_means_its_findings_above_note_and_nothing_else() {
     let scene = scene();
     let suggested = of(&scene, &["--suggest-suppressions"]);
-    let entries = [
-        ("0x10", "ipc-flags", "error"),
-        ("0x20", "ipc-flags", "error"),
-        ("0x40", "ipc-equal-pids", "warning"),
-    ];
+    let entries =
+        [("0x10", "ipc-flags", "error"), ("0x20", "ipc-flags", "error"), ("0x40", "ipc-equal-pids", "warning")];
     let entries = entries.map(|(at, rule, severity)| {
         format!(
             "# {severity} cuIpcOpenMemHandle_v2: it is \"so\"\n[[suppression]]\nrule = \"{rule}\"\nlibrary = \"train\"\ncaller = \"train+{at}\"\n"
@@ -92,10 +88,8 @@ fn a_file_that_a_record_suggests_means_its_findings_above_note_and_nothing_else(
 #[test]
 fn the_text_leaves_them_out_and_says_how_many() {
     let scene = scene();
-    let options = file(
-        &scene,
-        "[[suppression]]\nrule = 'ipc-*'\n\n[[suppression]]\nrule = 'peer-flags'\nlibrary = 'x'\n",
-    );
+    let options =
+        file(&scene, "[[suppression]]\nrule = 'ipc-*'\n\n[[suppression]]\nrule = 'peer-flags'\nlibrary = 'x'\n");
     let text = of(&scene, &[&options[0], &options[1]]);
     assert!(!text.contains("ipc-flags") && !text.contains("ipc-equal-pids"), "{text}");
     assert!(!text.contains("Problems"), "failures that findings explain are theirs: {text}");
@@ -122,13 +116,8 @@ fn findings_from_one_place_are_told_apart_by_who_called_it() {
     let report = json_of(&scene, &[&options[0], &options[1]]);
     let found: Vec<String> = rows(&report).into_iter().filter(|row| row.contains("0x20")).collect();
     assert_eq!(found, ["ipc-flags error 0x20 1", "ipc-flags error 0x20 1 by line 1"]);
-    assert!(
-        !of(&scene, &[&options[0], &options[1]]).contains("other call failed"),
-        "findings explain all of them"
-    );
-    for (choice, count) in
-        [("program = 'train'", 5), ("program = 'python*'", 0), ("library = '/opt/*/train'", 5)]
-    {
+    assert!(!of(&scene, &[&options[0], &options[1]]).contains("other call failed"), "findings explain all of them");
+    for (choice, count) in [("program = 'train'", 5), ("program = 'python*'", 0), ("library = '/opt/*/train'", 5)] {
         let options = file(&scene, &format!("[[suppression]]\nrule = 'ipc-flags'\n{choice}\n"));
         let report = json_of(&scene, &[&options[0], &options[1]]);
         assert_eq!(report["suppressions"][0]["findings"], count, "{choice}");
@@ -146,20 +135,16 @@ fn other_forms_have_them_with_the_entry() {
     let run = sarif::run_of(&scene, &options);
     let results = run["results"].as_array().unwrap();
     let of = |rule: &str| {
-        results
-            .iter()
-            .find(|result| result["ruleId"] == rule)
-            .map(|result| result["suppressions"].clone())
-            .unwrap()
+        results.iter().find(|result| result["ruleId"] == rule).map(|result| result["suppressions"].clone()).unwrap()
     };
-    let place = json!({ "artifactLocation": { "uri": format!("file://{}", options[1]) }, "region": { "startLine": 1 } });
+    let place =
+        json!({ "artifactLocation": { "uri": format!("file://{}", options[1]) }, "region": { "startLine": 1 } });
     let entry = json!([{ "kind": "external", "status": "accepted", "justification": "we know",
         "location": { "physicalLocation": place } }]);
     assert_eq!(of("ipc-flags"), entry);
     assert_eq!(of("ipc-equal-pids"), json!([]), "it is known that nothing suppresses it");
     let document = super::of(&scene, &[&["--format", "junit"], &options[..]].concat());
-    let case =
-        format!("name=\"ipc-flags\"><skipped message=\"5 findings suppressed by {}\"></skipped>", options[1]);
+    let case = format!("name=\"ipc-flags\"><skipped message=\"5 findings suppressed by {}\"></skipped>", options[1]);
     assert!(document.contains(&case), "{document}");
 }
 

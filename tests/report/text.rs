@@ -29,15 +29,14 @@ pub fn wrong() -> Scene {
     (injected.outcome, injected.injected) = (Outcome::Returned(2), true);
     injected.details.message = Some(b"out of\nluck".to_vec());
     injected.details.hits = vec![hit(did::ERROR | did::NOT_CALLED, "inject/1")];
-    let rules =
-        [("cuIpcOpenMemHandle*:when=9:error=OUT_OF_MEMORY", 9, 1), ("cuMemFree:error=any:seed=4", 0, 0)];
+    let rules = [("cuIpcOpenMemHandle*:when=9:error=OUT_OF_MEMORY", 9, 1), ("cuMemFree:error=any:seed=4", 0, 0)];
     scene.faults(&rules, &[]);
     writer::set_shape(&mut injected, "pdptr", shape::UNREAD);
     ranks[2].add(&injected);
     let hung = ranks[3].makes(FnId::cuIpcOpenEventHandle, 2600);
     ranks[3].hang(&hung);
     ranks[3].writer().escaped("RTLD_DEEPBIND", "/opt/lib/deep.so").unwrap();
-    ranks[3].writer().header(|header| header.end = end::UNSEEN).unwrap();
+    ranks[3].writer().change_header(|header| header.end = end::UNSEEN).unwrap();
     ranks.iter_mut().for_each(|rank| rank.ends());
     scene
 }
@@ -46,11 +45,7 @@ pub fn wrong() -> Scene {
 #[track_caller]
 fn assert_shows(scene: &Scene, columns: &str, options: &[&str], golden: &str) {
     let mut command = support::cupeer();
-    command
-        .current_dir(scene.folder())
-        .args(["report", "cupeer-run-1"])
-        .args(options)
-        .env("COLUMNS", columns);
+    command.current_dir(scene.folder()).args(["report", "cupeer-run-1"]).args(options).env("COLUMNS", columns);
     support::assert_golden(&support::stdout(&mut command), golden);
 }
 
@@ -77,9 +72,7 @@ fn leaks_stand_alone_by_the_stack_that_opened_them() {
     scene.gone(0).export(100, 0x11, 0x7000).ends();
     let mut importer = scene.gone(1);
     importer.open(200, 0x11, 0x9000).open(210, 0x11, 0x9000).open(220, 0x11, 0x9000).ends();
-    assert!(
-        of(&scene, &["--leaks"]).contains("- 1 mapping, 2MiB, opened 3 times, open for 30.0us: rank 1\n")
-    );
+    assert!(of(&scene, &["--leaks"]).contains("- 1 mapping, 2MiB, opened 3 times, open for 30.0us: rank 1\n"));
     assert_eq!(json_of(&scene, &["--leaks"])["leaks"][0]["times"], 3);
     let scene = Scene::new();
     scene.gone(0).ask(100, 1).ends();
@@ -219,9 +212,7 @@ fn many_closed_handles_are_one_line() {
         let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
         for i in 0..count {
             exporter.export(100 + 20 * i, i + 1, 0x10_0000 * (i + 1));
-            importer
-                .open(5000 + 20 * i, i + 1, 0x10_0000 * (i + 1))
-                .close(9000 + 20 * i, 0x10_0000 * (i + 1));
+            importer.open(5000 + 20 * i, i + 1, 0x10_0000 * (i + 1)).close(9000 + 20 * i, 0x10_0000 * (i + 1));
         }
         exporter.export(9990, 0xff, 0x7).ends();
         importer.ends();

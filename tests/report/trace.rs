@@ -67,8 +67,7 @@ fn arrows_lead_from_export_to_open_to_close_across_processes() {
         points(&events, "0x0000000000000022"),
         [own("s", "cuIpcGetEventHandle"), own("t", "cuIpcOpenEventHandle"), own("f", "cuEventDestroy_v2")]
     );
-    let memory =
-        [own("s", "cuIpcGetMemHandle"), own("t", "cuIpcOpenMemHandle_v2"), own("f", "cuIpcCloseMemHandle")];
+    let memory = [own("s", "cuIpcGetMemHandle"), own("t", "cuIpcOpenMemHandle_v2"), own("f", "cuIpcCloseMemHandle")];
     assert_eq!(points(&events, "0x0000000000000011"), memory);
     let arrows: BTreeSet<&str> = events.iter().filter_map(|event| event["id"].as_str()).collect();
     assert_eq!(arrows.len(), 3, "each opening has an arrow of its own");
@@ -88,8 +87,7 @@ fn a_slice_has_its_time_to_the_nanosecond_and_all_that_is_known_of_the_call() {
     actor.writer().mark(stream, mark, b"epoch \"3\"").unwrap();
     actor.ends();
     let events = trace(&scene, &[]);
-    let named =
-        |name: &str| events.iter().find(|event| event["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+    let named = |name: &str| events.iter().find(|event| event["name"] == name).unwrap_or_else(|| panic!("no {name}"));
     let close = named("cuIpcCloseMemHandle");
     assert_eq!((&close["ts"], &close["dur"]), (&json!(200.007), &json!(1.001)));
     let failed = named("cuIpcOpenMemHandle_v2");
@@ -111,8 +109,7 @@ fn a_call_that_hangs_lasts_to_the_end_of_the_record() {
     hanging.hang(&call).ends();
     other.ask(2000, 1).ends();
     let events = trace(&scene, &[]);
-    let hung =
-        events.iter().find(|event| event["name"] == "cuIpcOpenEventHandle (has not returned)").unwrap();
+    let hung = events.iter().find(|event| event["name"] == "cuIpcOpenEventHandle (has not returned)").unwrap();
     assert_eq!((&hung["ts"], &hung["dur"]), (&json!(100.0), &json!(1910.0)));
     assert_eq!(hung["args"]["result"], "has not returned");
 }
@@ -130,11 +127,8 @@ fn threads_of_different_hosts_have_tracks_of_their_own() {
         .map(|event| (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap()))
         .collect();
     assert_eq!(tracks.len(), 2);
-    let names: Vec<&Value> = events
-        .iter()
-        .filter(|event| event["name"] == "process_name")
-        .map(|event| &event["args"]["name"])
-        .collect();
+    let names: Vec<&Value> =
+        events.iter().filter(|event| event["name"] == "process_name").map(|event| &event["args"]["name"]).collect();
     assert_eq!(names, ["train 1000 on alpha", "train 1000 on beta"]);
 }
 
@@ -170,9 +164,8 @@ fn memory_is_a_counter_of_each_process_and_device() {
         let is_its = |event: &&Value| {
             event["ph"] == "C" && event["pid"] == *pid && event["name"].as_str().unwrap().ends_with(device)
         };
-        let sum = |event: &Value| {
-            event["args"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>() >> 20
-        };
+        let sum =
+            |event: &Value| event["args"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>() >> 20;
         events.iter().filter(is_its).map(sum).collect()
     };
     let of_rank = |rank: u64| {

@@ -25,7 +25,8 @@ impl Element {
 
 /// Reads a document; the error says what is wrong.
 pub fn read(text: &str) -> Result<Element, String> {
-    let is_char = |c: char| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
+    let is_char =
+        |c: char| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
     if let Some(c) = text.chars().find(|c| !is_char(*c)) {
         return Err(format!("{c:?} is no character of XML"));
     }
@@ -138,8 +139,7 @@ fn malformed_xml_is_refused() {
     for bad in ["", "<a>", "<a></b>", "<a x=1/>", "<a x=\"1\"y=\"2\"/>", "<a x=\"1\" x=\"2\"/>", "<a>&</a>"] {
         assert!(read(&format!("{head}{bad}")).is_err(), "{bad}");
     }
-    for bad in ["<a>&nbsp;</a>", "<a>\u{1}</a>", "<a>\u{fffe}</a>", "<a/><b/>", "<a>]]></a>", "<a x=\"<\"/>"]
-    {
+    for bad in ["<a>&nbsp;</a>", "<a>\u{1}</a>", "<a>\u{fffe}</a>", "<a/><b/>", "<a>]]></a>", "<a x=\"<\"/>"] {
         assert!(read(&format!("{head}{bad}")).is_err(), "{bad}");
     }
     assert!(read("<a/>").is_err(), "it says nothing of its encoding");

@@ -79,17 +79,9 @@ fn right_programs_have_the_same_results_with_every_seed() {
 
 #[test]
 fn facts_without_late_devices_hold_with_them() {
-    for name in [
-        "arrays",
-        "at_exit",
-        "callbacks",
-        "cancelled",
-        "capture",
-        "crowd",
-        "descriptors",
-        "graph_nodes",
-        "pools",
-    ] {
+    for name in
+        ["arrays", "at_exit", "callbacks", "cancelled", "capture", "crowd", "descriptors", "graph_nodes", "pools"]
+    {
         for machine in ["nvlink:2,late", "nvlink:2,late:1"] {
             holds_with(name, machine, &[]);
         }

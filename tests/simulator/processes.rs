@@ -2,9 +2,7 @@
 
 use super::{holds, played};
 use crate::programs::linked;
-use crate::support::{
-    self, compile_c, cupeer, done, plain, preload_library, sim_dir, sim_library, stdout, temp_dir,
-};
+use crate::support::{self, compile_c, cupeer, done, plain, preload_library, sim_dir, sim_library, stdout, temp_dir};
 use object::{Object, ObjectSymbol};
 use std::fs;
 
@@ -85,11 +83,8 @@ fn neither_library_uses_functions_that_hold_a_lock_of_libc() {
     for library in [sim_library(), preload_library()] {
         let bytes = fs::read(&library).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
-        let used: Vec<&str> = file
-            .dynamic_symbols()
-            .filter(|one| one.is_undefined())
-            .filter_map(|one| one.name().ok())
-            .collect();
+        let used: Vec<&str> =
+            file.dynamic_symbols().filter(|one| one.is_undefined()).filter_map(|one| one.name().ok()).collect();
         assert!(used.contains(&"malloc"), "{}: {used:?}", library.display());
         let locking: Vec<_> = used.iter().filter(|name| LOCKING.contains(name)).collect();
         assert!(locking.is_empty(), "{}: {locking:?}", library.display());

@@ -44,9 +44,7 @@ pub fn book() -> Vec<Page> {
         for name in entries.map(|entry| folder.join(entry.expect("an entry").file_name())) {
             if root().join(&name).is_dir() {
                 folders.push(name);
-            } else if name.extension().is_some_and(|extension| extension == "md")
-                && name != Path::new(SIDEBAR)
-            {
+            } else if name.extension().is_some_and(|extension| extension == "md") && name != Path::new(SIDEBAR) {
                 pages.push(page(name));
             }
         }
@@ -77,11 +75,7 @@ impl Page {
         let prose = self.parts().1.join("\n");
         let (mut text, mut code) = (String::new(), Vec::new());
         for (i, piece) in prose.split('`').enumerate() {
-            if i % 2 == 0 {
-                text += piece
-            } else {
-                code.push(piece.split_whitespace().collect::<Vec<_>>().join(" "))
-            }
+            if i % 2 == 0 { text += piece } else { code.push(piece.split_whitespace().collect::<Vec<_>>().join(" ")) }
         }
         (text, code)
     }

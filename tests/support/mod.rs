@@ -56,9 +56,8 @@ pub fn install() -> &'static Path {
         ];
         let mut key = DefaultHasher::new();
         for (part, name) in &parts {
-            let found = fs::metadata(part).unwrap_or_else(|error| {
-                panic!("{}: {error}; run `cargo test`, which builds it", part.display())
-            });
+            let found = fs::metadata(part)
+                .unwrap_or_else(|error| panic!("{}: {error}; run `cargo test`, which builds it", part.display()));
             (name, found.ino(), found.len(), found.mtime(), found.mtime_nsec()).hash(&mut key);
         }
         let installed = SCRATCH.join(format!("install-{:016x}", key.finish()));
@@ -74,8 +73,7 @@ pub fn install() -> &'static Path {
                 }
             }
             for name in ["libcuda.so.1", "libcuda.so"] {
-                symlink("../libcupeer_sim.so", fresh.join("lib/cupeer/cupeer-sim").join(name))
-                    .expect("a link");
+                symlink("../libcupeer_sim.so", fresh.join("lib/cupeer/cupeer-sim").join(name)).expect("a link");
             }
             if fs::rename(&fresh, &installed).is_err() {
                 // Another test process was faster.
@@ -113,9 +111,7 @@ fn remove_old(current: &Path) {
     let old = |entry: &fs::DirEntry| {
         let is_install = entry.file_name().as_encoded_bytes().starts_with(b"install-");
         let made = entry.metadata().and_then(|found| found.modified()).unwrap_or(SystemTime::now());
-        is_install
-            && entry.path() != current
-            && made.elapsed().is_ok_and(|age| age > Duration::from_secs(3600))
+        is_install && entry.path() != current && made.elapsed().is_ok_and(|age| age > Duration::from_secs(3600))
     };
     for entry in fs::read_dir(&*SCRATCH).into_iter().flatten().flatten().filter(old) {
         let _ = fs::remove_dir_all(entry.path());
@@ -262,8 +258,7 @@ fn compile(source: &Path, before: &[&str], after: &[&str]) -> PathBuf {
     let directories = source.ancestors().skip(1).take(2).chain([Path::new(include)]);
     for directory in directories {
         let files = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
-        let mut headers: Vec<PathBuf> =
-            files.filter(|path| path.extension() == Some(OsStr::new("h"))).collect();
+        let mut headers: Vec<PathBuf> = files.filter(|path| path.extension() == Some(OsStr::new("h"))).collect();
         headers.sort();
         headers.iter().for_each(|header| read(header).hash(&mut key));
     }
@@ -355,8 +350,7 @@ pub struct Done {
 /// Runs a command to its end.
 #[track_caller]
 pub fn done(command: &mut Command) -> Done {
-    let Output { status, stdout, stderr } =
-        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let Output { status, stdout, stderr } = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     Done { status, stdout: text(stdout), stderr: text(stderr) }
 }

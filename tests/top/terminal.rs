@@ -26,11 +26,7 @@ impl Terminal {
         // SAFETY: the descriptor is that of a terminal, and the size is valid.
         assert_eq!(unsafe { libc::ioctl(ours.as_raw_fd(), libc::TIOCSWINSZ, &winsize(size)) }, 0);
         let mut command = cupeer();
-        command
-            .args(["top", "--interval", "100ms"])
-            .args(words)
-            .current_dir(folder)
-            .env("TERM", "xterm-256color");
+        command.args(["top", "--interval", "100ms"]).args(words).current_dir(folder).env("TERM", "xterm-256color");
         let end = || theirs.try_clone().unwrap();
         command.stdin(end()).stdout(end()).stderr(end());
         if colors {
@@ -66,11 +62,7 @@ impl Terminal {
     fn shows(&self, text: &str) {
         let start = Instant::now();
         while !self.text().contains(text) {
-            assert!(
-                start.elapsed() < crate::support::PATIENCE,
-                "waited in vain for: {text}\n{}",
-                self.text()
-            );
+            assert!(start.elapsed() < crate::support::PATIENCE, "waited in vain for: {text}\n{}", self.text());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -159,9 +151,8 @@ fn keys_show_what_they_are_for_and_the_terminal_is_given_back() {
         terminal.press("?", "sort the other way round");
         terminal.press("\x1b", "EXPORTS");
         terminal.press("p", "  paused");
-        let is_colored =
-            String::from_utf8_lossy(&terminal.screen.lock().unwrap().screen().contents_formatted())
-                .contains("\x1b[31m");
+        let is_colored = String::from_utf8_lossy(&terminal.screen.lock().unwrap().screen().contents_formatted())
+            .contains("\x1b[31m");
         assert_eq!(is_colored, size.0 == 200, "what died is red, where colours are wanted");
         terminal.ours.write_all(b"q").unwrap();
         assert_eq!(terminal.ends(mode).code(), Some(0));

@@ -54,7 +54,8 @@ const fn way(name: &'static str, build: Build, how: &'static str, expected: Expe
 }
 
 const NONE_SEEN: &str = "no watched call";
-const READS_TABLE: &str = "code that reads the symbol table of libcuda in memory, in a process that also makes calls that cupeer sees";
+const READS_TABLE: &str =
+    "code that reads the symbol table of libcuda in memory, in a process that also makes calls that cupeer sees";
 const LAZILY: &str = "libraries that bind lazily and bypass cupeer, if the process is killed";
 const OWN_LOADER: &str = "a driver that the program maps itself, without the dynamic loader";
 
@@ -93,12 +94,7 @@ const WAYS: &[Bypass] = &[
     way("libc's dlsym by its handle", Plain, "open:libcuda.so.1 dlsym-of:libc.so.6 main return", Caught),
     way("libdl's dlsym by its handle", Plain, "open:libcuda.so.1 dlsym-of:libdl.so.2 main return", Caught),
     way("dlsym by its version", Plain, "open:libcuda.so.1 dlsym-of-version main return", Caught),
-    way(
-        "the next dlsym by its version",
-        Plain,
-        "open:libcuda.so.1 next-dlsym-of-version main return",
-        Caught,
-    ),
+    way("the next dlsym by its version", Plain, "open:libcuda.so.1 next-dlsym-of-version main return", Caught),
     way("the next dlsym", Plain, "open:libcuda.so.1 next-dlsym main return", Caught),
     way("dlvsym by dlsym", Plain, "open:libcuda.so.1 dlvsym-by-dlsym main return", Caught),
     way("the handle of the list of libraries", Plain, "list:libcuda.so.1 dlsym main return", Caught),
@@ -185,12 +181,7 @@ const WAYS: &[Bypass] = &[
         "deepbind:{now} plugin fork _exit",
         Named("now", "RTLD_DEEPBIND"),
     ),
-    way(
-        "a library in another namespace",
-        Plain,
-        "namespace:{now} plugin main return",
-        Named("now", "dlmopen"),
-    ),
+    way("a library in another namespace", Plain, "namespace:{now} plugin main return", Named("now", "dlmopen")),
     way(
         "a library in another namespace, before _exit",
         Plain,
@@ -221,12 +212,7 @@ const WAYS: &[Bypass] = &[
         "open:{next} plugin main return",
         Named("next", "RTLD_NEXT"),
     ),
-    way(
-        "a second driver",
-        Plain,
-        "also:open:{second} dlsym main return",
-        Named("libcuda.so.1", "second driver"),
-    ),
+    way("a second driver", Plain, "also:open:{second} dlsym main return", Named("libcuda.so.1", "second driver")),
     way(
         "a driver of another soname",
         Plain,
@@ -245,12 +231,7 @@ const WAYS: &[Bypass] = &[
         "also:open:{other} dlsym main return",
         Named("libother.so.1", "another soname"),
     ),
-    way(
-        "the symbol table in memory",
-        Plain,
-        "open:libcuda.so.1 walk main return",
-        Named("libcuda.so.1", NONE_SEEN),
-    ),
+    way("the symbol table in memory", Plain, "open:libcuda.so.1 walk main return", Named("libcuda.so.1", NONE_SEEN)),
     way(
         "the symbol table in memory, before _exit",
         Plain,
@@ -299,12 +280,7 @@ const WAYS: &[Bypass] = &[
         "also:- raw:{driver} main return",
         Invisible(OWN_LOADER),
     ),
-    way(
-        "a static program",
-        Static,
-        "open:libcuda.so.1 dlsym main wait:{seen}",
-        Outside("without libcupeer.so"),
-    ),
+    way("a static program", Static, "open:libcuda.so.1 dlsym main wait:{seen}", Outside("without libcupeer.so")),
     way(
         "a program that becomes itself without an environment",
         Plain,
@@ -416,8 +392,7 @@ impl Bypass {
         let mut doctor = self.under(&["doctor", "--format", "json", "--"], folder.path());
         let text = done(doctor.arg(self.program()).args(files.words(self.how))).stdout;
         let document: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        let sentences =
-            ["wrong", "unclear"].map(|key| document[key].as_array().cloned().unwrap_or_default()).concat();
+        let sentences = ["wrong", "unclear"].map(|key| document[key].as_array().cloned().unwrap_or_default()).concat();
         let words = if way == NONE_SEEN {
             "cupeer saw no call that it records".to_owned()
         } else {
@@ -431,8 +406,7 @@ impl Bypass {
         let at = |name: &str| folder.path().join(name);
         let mut words = files.words(self.how);
         words.iter_mut().for_each(|word| *word = word.replace("{seen}", at("seen").to_str().unwrap()));
-        let mut run =
-            self.under(&["run", "-v", "--log", "json", "--trace", "all", "--log-file"], folder.path());
+        let mut run = self.under(&["run", "-v", "--log", "json", "--trace", "all", "--log-file"], folder.path());
         run.arg(at("log")).arg("-o").arg(at("record")).arg("--").arg(self.program()).args(&words);
         let stderr = at("stderr");
         run.stdout(fs::File::create(at("stdout")).unwrap()).stderr(fs::File::create(&stderr).unwrap());
@@ -444,20 +418,15 @@ impl Bypass {
         }
         child.wait().unwrap();
         let stderr = fs::read_to_string(stderr).unwrap();
-        let stderr: String = stderr
-            .lines()
-            .filter(|line| line.starts_with("cupeer: "))
-            .map(|line| format!("{line}\n"))
-            .collect();
+        let stderr: String =
+            stderr.lines().filter(|line| line.starts_with("cupeer: ")).map(|line| format!("{line}\n")).collect();
         assert_eq!(fs::read_to_string(at("stdout")).unwrap(), "", "{}: the program itself fails", self.name);
         let oracle = fs::read_to_string(at("oracle")).unwrap_or_default();
         let called = |line: &str| line.split(' ').skip(1).take(2).collect::<Vec<_>>().join(" ");
-        let called: Vec<String> =
-            oracle.lines().map(called).filter(|call| !call.starts_with("cuGetProc")).collect();
+        let called: Vec<String> = oracle.lines().map(called).filter(|call| !call.starts_with("cuGetProc")).collect();
         assert!(!called.is_empty(), "{}: the driver saw nothing; {stderr}", self.name);
         let log = Log::parse(&fs::read_to_string(at("log")).unwrap_or_default());
-        let logged: Vec<String> =
-            log.calls.iter().map(|call| format!("{} {}", call.function, call.mark)).collect();
+        let logged: Vec<String> = log.calls.iter().map(|call| format!("{} {}", call.function, call.mark)).collect();
         let missed = called.iter().filter(|call| !logged.contains(call)).count();
         let report = if at("record").exists() {
             let text = support::stdout(cupeer().arg("report").arg(at("record")).args(["--format", "json"]));
@@ -479,8 +448,7 @@ impl Bypass {
         let is_right = match self.expected {
             Caught => seen.missed == 0 && seen.escaped.is_empty(),
             CaughtAndNamed(library, way) | Named(library, way) => {
-                let is_it =
-                    |(found, how): &(String, String)| found.ends_with(&format!("/{library}")) && how == way;
+                let is_it = |(found, how): &(String, String)| found.ends_with(&format!("/{library}")) && how == way;
                 let is_caught = matches!(self.expected, CaughtAndNamed(..));
                 let is_named = seen.escaped.iter().any(is_it);
                 is_caught == (seen.missed == 0) && is_named && self.is_known_to_doctor(files, library, way)
@@ -505,8 +473,7 @@ fn each_way_is_caught_or_named_or_on_the_page_of_limits() {
     let files = Files::new();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/help/troubleshooting.md");
     let limits = fs::read_to_string(page).unwrap();
-    let faults =
-        WAYS.iter().filter_map(|way| Some(format!("- {}: {}", way.name, way.fault(&files, &limits)?)));
+    let faults = WAYS.iter().filter_map(|way| Some(format!("- {}: {}", way.name, way.fault(&files, &limits)?)));
     let faults: Vec<String> = faults.collect();
     assert!(faults.is_empty(), "{} of {} ways are neither:\n{}", faults.len(), WAYS.len(), faults.join("\n"));
 }

@@ -36,12 +36,12 @@ fn is_an_error(folder: &Path, hangs: &str) {
     assert!(text.contains("\n- 1 hang without later progress\n"), "{text}");
     assert!(!text.contains("Nothing is wrong") && !text.contains("no handles are open"), "{text}");
     let html = report(folder, "html");
-    let card = "<article class=\"card lead error\"><p class=\"kicker\"><span class=\"severity\">hung</span> no progress ";
+    let card =
+        "<article class=\"card lead error\"><p class=\"kicker\"><span class=\"severity\">hung</span> no progress ";
     let markup = html.split("<script").next().unwrap();
     assert!(markup.contains(card) && !markup.contains("no rule broken"), "{markup}");
     let json = parsed(folder, "json");
-    let lasting =
-        json["record"]["hangs"].as_array().unwrap().iter().filter(|hang| hang["resumed_ns"].is_null());
+    let lasting = json["record"]["hangs"].as_array().unwrap().iter().filter(|hang| hang["resumed_ns"].is_null());
     assert_eq!(lasting.count(), 1, "{:#}", json["record"]);
     let sarif = parsed(folder, "sarif");
     let result = &sarif["runs"][0]["results"][0];
@@ -71,10 +71,7 @@ fn a_hang_is_the_first_error_of_all_forms_while_it_lasts_and_after_the_job_was_k
     let document: Value = serde_json::from_str(&top("json")).unwrap();
     let at = format!("waits in read at {} in rank", line("rank 0 waits"));
     let states = document["processes"].as_array().unwrap().iter().map(|process| process["hung"].clone());
-    assert!(
-        states.clone().all(|hung| hung.is_string()) && states.clone().any(|hung| hung == *at),
-        "{document:#}"
-    );
+    assert!(states.clone().all(|hung| hung.is_string()) && states.clone().any(|hung| hung == *at), "{document:#}");
     assert!(document["jobs"][0]["hung_since_ns"].as_u64() > Some(0), "{document:#}");
     assert!(top("prometheus").contains("\ncupeer_job_hung{record=\"r\"} 1\n"), "{}", top("prometheus"));
 
@@ -104,8 +101,7 @@ fn a_hang_that_others_ended_is_an_error_of_the_exit_status() {
         let mut waits = on_hang(folder.path(), &options, &words);
         let document = last(&folder.path().join("r"), 1);
         let processes = document["processes"].as_array().unwrap();
-        let held =
-            processes.iter().find(|process| process["proc"].is_string()).expect("the one that records");
+        let held = processes.iter().find(|process| process["proc"].is_string()).expect("the one that records");
         // SAFETY: the process waits for what never comes.
         unsafe { libc::kill(held["pid"].as_i64().unwrap() as i32, libc::SIGKILL) };
         let mut stderr = String::new();
@@ -148,11 +144,7 @@ fn stubborn(options: &[&str]) -> (tempfile::TempDir, crate::support::Done) {
 fn a_job_that_hangs_is_ended_even_if_it_ignores_that() {
     let (folder, ended) = stubborn(&["--error-exitcode", "9", "-o", "r"]);
     assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("cupeer: exits with 3, because the job hung (--on-hang)"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.contains("cupeer: exits with 3, because the job hung (--on-hang)"), "{}", ended.stderr);
     let document = last(&folder.path().join("r"), 1);
     let began = document["ended_ns"].as_u64().unwrap();
     assert!(began >= document["time_ns"].as_u64().unwrap(), "{document:#}");

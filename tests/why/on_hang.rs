@@ -19,8 +19,7 @@ pub fn last(record: &Path, count: usize) -> Value {
     let mut document = Value::Null;
     wait_for("what is kept of a hang", || {
         let files = kept(record);
-        let text =
-            files.last().filter(|_| files.len() >= count).and_then(|path| fs::read_to_string(path).ok());
+        let text = files.last().filter(|_| files.len() >= count).and_then(|path| fs::read_to_string(path).ok());
         document = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         document != Value::Null
     });
@@ -53,10 +52,7 @@ fn a_hang_is_printed_kept_and_reported() {
     let mut stderr = BufReader::new(waits.child.stderr.take().unwrap());
     let mut printed = String::new();
     let first = format!("cupeer: {answer}\nNo process of the job made progress for ");
-    while !printed
-        .split_once(&first)
-        .is_some_and(|(_, rest)| rest.contains("cupeer: all stacks are kept in "))
-    {
+    while !printed.split_once(&first).is_some_and(|(_, rest)| rest.contains("cupeer: all stacks are kept in ")) {
         assert_ne!(stderr.read_line(&mut printed).unwrap(), 0, "{printed}");
     }
     waits.kill();
@@ -128,8 +124,7 @@ fn each_hang_is_told_once() {
 fn a_time_and_a_status_are_asked_for_in_their_form() {
     let time = "a time is a number with ms, s, m or h, at least 100ms, such as 60s";
     let status = |status: &str| format!("'{status}' is not an exit status from 1 to 255, such as 60s:exit=3");
-    let action =
-        |action: &str| format!("'{action}' is not an action; the only action is exit=N, such as 60s:exit=3");
+    let action = |action: &str| format!("'{action}' is not an action; the only action is exit=N, such as 60s:exit=3");
     for (value, why) in [
         ("60", time.to_owned()),
         (":exit=3", time.to_owned()),

@@ -47,8 +47,7 @@ impl Hang {
             return vec!["python3".into(), folder().join(&self.program)];
         }
         let include = format!("-I{}", folder().display());
-        let flags =
-            ["-O1", "-pthread", "-Wno-unused-function", "-Wno-unused-result", &include, "-lm", "-lrt"];
+        let flags = ["-O1", "-pthread", "-Wno-unused-function", "-Wno-unused-result", &include, "-lm", "-lrt"];
         vec![support::compile_c(&format!("programs/hangs/{}", self.program), &flags)]
     }
 
@@ -56,8 +55,7 @@ impl Hang {
     fn lacks(&self, document: &Value) -> Option<String> {
         let answer = document["answer"].as_str().unwrap_or_default();
         let is_there = |facts: &&Vec<String>| !facts.iter().any(|fact| answer.contains(fact.as_str()));
-        let missing: Vec<String> =
-            self.facts.iter().filter(is_there).map(|facts| facts.join(" or ")).collect();
+        let missing: Vec<String> = self.facts.iter().filter(is_there).map(|facts| facts.join(" or ")).collect();
         let kind = document["root"]["kind"].as_str().unwrap_or_default();
         (!missing.is_empty() || kind != self.kind)
             .then(|| format!("{}: {kind}, without {missing:?}: {answer}", self.program))

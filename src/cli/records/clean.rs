@@ -31,31 +31,30 @@ pub struct CleanArgs {
 }
 
 pub fn command(args: &CleanArgs) -> Result<ExitCode> {
-    let home = home::path()?;
+    let home = home::default_directory()?;
     let all = kept::entries(&home).into_iter().filter(|entry| entry.number.is_some());
     let (kept, goes): (Vec<Entry>, Vec<Entry>) =
-        all.skip(args.keep).partition(|entry| keeps(entry, args.all).is_some());
+        all.skip(args.keep).partition(|entry| reason_to_keep(entry, args.all).is_some());
     let mut text = String::new();
     for entry in kept {
-        text += &format!("kept {}, {}\n", entry.name, keeps(&entry, args.all).unwrap_or_default());
+        text += &format!("kept {}, {}\n", entry.name, reason_to_keep(&entry, args.all).unwrap_or_default());
     }
-    if !goes.is_empty() && !args.yes && stdin().is_terminal() && !agrees(&goes)? {
+    if !goes.is_empty() && !args.yes && stdin().is_terminal() && !confirm_deletion(&goes)? {
         return output::print(&(text + "deleted nothing\n"));
     }
     let (mut removed, mut freed, mut failed) = (0, 0, false);
     for entry in goes {
-        match kept::remove(&entry) {
+        match kept::remove_entry(&entry) {
             Ok(is_whole) => {
                 let (size, place) = (bytes(entry.bytes), entry.path.display());
-                let rest =
-                    if is_whole { String::new() } else { format!("; files of others stay in {place}") };
+                let rest = if is_whole { String::new() } else { format!("; files of others stay in {place}") };
                 text += &format!("deleted {}, {size}{rest}\n", entry.name);
                 removed += 1;
                 freed += entry.bytes;
             }
             Err(error) => {
                 failed = true;
-                output::complain(&format!("failed to delete '{}': {error}", entry.path.display()));
+                output::print_problem(&format!("failed to delete '{}': {error}", entry.path.display()));
             }
         }
     }
@@ -65,11 +64,11 @@ pub fn command(args: &CleanArgs) -> Result<ExitCode> {
         all => format!("deleted {all} recordings, {}\n", bytes(freed)),
     };
     let printed = output::print(&text)?;
-    Ok(if failed { ExitCode::from(status::OURS) } else { printed })
+    Ok(if failed { ExitCode::from(status::CUPEER_FAILED) } else { printed })
 }
 
 /// Asks on the terminal whether to delete these entries. Returns true if the answer is yes.
-fn agrees(goes: &[Entry]) -> Result<bool> {
+fn confirm_deletion(goes: &[Entry]) -> Result<bool> {
     let size = bytes(goes.iter().map(|entry| entry.bytes).sum());
     let what = match goes {
         [one] => format!("recording {}", one.name),
@@ -82,7 +81,7 @@ fn agrees(goes: &[Entry]) -> Result<bool> {
 }
 
 /// Returns the reason why an entry is kept; `None` if it is deleted.
-fn keeps(entry: &Entry, all: bool) -> Option<&'static str> {
+fn reason_to_keep(entry: &Entry, all: bool) -> Option<&'static str> {
     match entry.is_running() {
         Some(true) => Some("which is in progress"),
         None if !all => Some("which may be in progress on another host or in a container; --all deletes it"),

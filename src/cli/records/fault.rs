@@ -1,23 +1,23 @@
 //! `cupeer fault`: arms, disarms, and lists fault plans of a job while it is running.
 
-use super::running::{self, hang, hanging, has_ended, nothing};
+use super::running::{self, find_hanging_calls, format_hanging_count, has_job_ended, nothing_to_do};
 use crate::lists::list::ListFormat;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgGroup, Args};
-use cupeer_console::output::{self, terminal_width};
-use cupeer_facts::faults::label_of;
+use cupeer_console::output::{self, line_width};
+use cupeer_facts::faults::release_label_of_fault;
 use cupeer_launch::args::InjectArgs;
-use cupeer_launch::board::{Follower, PlanBoard};
+use cupeer_launch::board::{BoardReader, PlanBoard};
 use cupeer_launch::settings;
 use cupeer_record::faults::LaterPlan;
-use cupeer_record::{Event, FaultFile, FaultRule, Job, Process, alive, host};
+use cupeer_record::{Event, FaultCounts, FaultFile, Job, Process, alive, host};
 use cupeer_recordings::home;
 use cupeer_report::model::DENY;
 use cupeer_report::moments::duration;
 use cupeer_report::names::{clean, counted};
 use cupeer_spec::env;
 use cupeer_spec::record::Header;
-use cupeer_spec::record::faults::PlanFile;
+use cupeer_spec::record::faults::PlanFileName;
 use cupeer_views::table::Table;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Pause between two checks of which processes have the plans.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Maximum number of processes without the new plans that are named.
+/// Maximum number of processes without the new plans that are named; further ones are only counted.
 const MOST_NAMED: usize = 8;
 
 #[derive(Args)]
@@ -68,13 +68,7 @@ pub struct FaultArgs {
     #[arg(long, conflicts_with_all = ["inject", "inject_file", "release", "wait"])]
     pub list: bool,
     /// Form of the list: text or json
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        requires = "list",
-        hide_possible_values = true
-    )]
+    #[arg(long, value_name = "FORMAT", default_value = "text", requires = "list", hide_possible_values = true)]
     pub format: ListFormat,
     /// Wait up to TIME until all processes have the plans
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = cupeer_console::args::duration)]
@@ -82,15 +76,15 @@ pub struct FaultArgs {
 }
 
 pub fn command(args: &FaultArgs) -> Result<ExitCode> {
-    let directory = home::find(&args.directory)?;
-    running::check(&directory)?;
+    let directory = home::find_recording(&args.directory)?;
+    running::check_recording(&directory)?;
     if args.list {
-        return list(&directory, args.format);
+        return list_faults(&directory, args.format);
     }
-    let shown = home::shown(&directory);
+    let shown = home::report_argument(&directory);
     let job = Job::open(&directory).ok();
     let plans =
-        allowed(&directory, job.as_ref()).with_context(|| format!("no plan was changed in '{shown}'"))?;
+        open_allowed_board(&directory, job.as_ref()).with_context(|| format!("no plan was changed in '{shown}'"))?;
     let mut text = String::new();
     // A mistake in the new plans must not change the old ones, so they are parsed first.
     let options = InjectArgs {
@@ -100,28 +94,28 @@ pub fn command(args: &FaultArgs) -> Result<ExitCode> {
         ..InjectArgs::default()
     };
     let mut number = 0;
-    let (rules, seed) = settings::inject::plan(&options, || {
-        number = plans.next_number();
+    let (rules, seed) = settings::inject::read_plan(&options, || {
+        number = plans.take_plan_number();
         format!("fault-{number}")
     })?;
     if let Some(which) = &args.release {
-        text += &release(&directory, &plans, job.as_ref(), which.as_deref(), !rules.is_empty())?;
+        text += &disarm_plans(&directory, &plans, job.as_ref(), which.as_deref(), !rules.is_empty())?;
     }
     if !rules.is_empty() {
         plans.arm(number, &rules, seed)?;
-        if args.seed.is_none() && rules.iter().any(|rule| rule.is_random() && !rule.says("seed")) {
+        if args.seed.is_none() && rules.iter().any(|rule| rule.is_random() && !rule.has_clause("seed")) {
             text += &format!("the plan leaves something to chance; --seed {seed} repeats its decisions\n");
         }
         text += &format!("plan {number} is armed");
     }
-    text += &wait(&plans, job.as_ref(), args.wait);
+    text += &wait_until_armed(&plans, job.as_ref(), args.wait);
     output::print(&text)
 }
 
 /// Returns the board of a job that allows plans from outside; otherwise, an error with the reason.
-fn allowed(directory: &Path, job: Option<&Job>) -> Result<PlanBoard> {
-    ensure!(!job.is_some_and(|job| has_ended(job, directory)), "all processes of the job have ended");
-    let plans = PlanBoard::of(directory)?.filter(PlanBoard::is_open);
+fn open_allowed_board(directory: &Path, job: Option<&Job>) -> Result<PlanBoard> {
+    ensure!(!job.is_some_and(|job| has_job_ended(job, directory)), "all processes of the job have ended");
+    let plans = PlanBoard::find(directory)?.filter(PlanBoard::allows_plans);
     plans.with_context(|| {
         format!(
             "its processes were started without permission for that; start them with 'cupeer run --allow-faults', or with {}=1 \
@@ -132,7 +126,7 @@ fn allowed(directory: &Path, job: Option<&Job>) -> Result<PlanBoard> {
 }
 
 /// Disarms plans that `cupeer fault` armed: all, or those with a number, a name, or the label or name of one of their faults.
-fn release(
+fn disarm_plans(
     directory: &Path,
     plans: &PlanBoard,
     job: Option<&Job>,
@@ -142,18 +136,18 @@ fn release(
     let files = FaultFile::all_in(directory);
     let boot_id = host::boot_id();
     let is_armed = |file: &FaultFile, later: &LaterPlan| {
-        let name = PlanFile { boot_id: file.boot_id, number: later.number }.to_string();
+        let name = PlanFileName { boot_id: file.boot_id, number: later.number }.to_string();
         Some(file.boot_id) == boot_id && later.disarmed == 0 && file.path.ends_with(name)
     };
     let armed = files.iter().filter_map(|file| Some((file.later.as_ref()?, file)));
     let armed = armed.filter(|(later, file)| is_armed(file, later));
     let is_named = |file: &FaultFile, number: u64| {
-        let is_it = |rule: &FaultRule, word: &str| {
+        let is_it = |rule: &FaultCounts, word: &str| {
             // Names of faults that are numbers only give the position in the plan.
             let own = rule.name.rsplit('/').next().filter(|own| own.parse::<u64>().is_err());
-            [rule.plan(), &rule.name].contains(&word)
+            [rule.plan_name(), &rule.name].contains(&word)
                 || own == Some(word)
-                || label_of(rule).as_deref() == Some(word)
+                || release_label_of_fault(rule).as_deref() == Some(word)
         };
         which.is_none_or(|word| word == number.to_string() || file.rules.iter().any(|rule| is_it(rule, word)))
     };
@@ -169,11 +163,10 @@ fn release(
             }
             (None, _) => "no plan is armed from outside; --list shows all plans".to_owned(),
         };
-        bail!(nothing(sentence));
+        bail!(nothing_to_do(sentence));
     }
-    let names: Vec<&str> =
-        outside.iter().flat_map(|(_, file)| &file.rules).map(|rule| rule.name.as_str()).collect();
-    let held = job.map(hanging).unwrap_or_default();
+    let names: Vec<&str> = outside.iter().flat_map(|(_, file)| &file.rules).map(|rule| rule.name.as_str()).collect();
+    let held = job.map(find_hanging_calls).unwrap_or_default();
     let held = held.iter().filter(|call| names.contains(&&*call.rule)).count() as u64;
     for (later, _) in &outside {
         plans.disarm(later.number)?;
@@ -185,7 +178,7 @@ fn release(
         all => format!("plans {} are disarmed", all.join(", ")),
     };
     if held > 0 {
-        text += &format!("; {} under it, and may go on", hang(held));
+        text += &format!("; {} under it, and may go on", format_hanging_count(held));
     }
     if is_replaced {
         text.push('\n');
@@ -194,11 +187,11 @@ fn release(
 }
 
 /// Waits until all running processes have the plans; returns a sentence about which processes have them.
-fn wait(plans: &PlanBoard, job: Option<&Job>, most: Duration) -> String {
+fn wait_until_armed(plans: &PlanBoard, job: Option<&Job>, most: Duration) -> String {
     let (wanted, until) = (plans.generation(), Instant::now() + most);
-    let has = |process: &Follower| process.has.is_some_and(|has| has >= wanted);
+    let has = |process: &BoardReader| process.plan_generation.is_some_and(|has| has >= wanted);
     let processes = loop {
-        let processes = running_of(plans);
+        let processes = running_readers(plans);
         if processes.iter().all(has) || Instant::now() >= until {
             break processes;
         }
@@ -206,8 +199,7 @@ fn wait(plans: &PlanBoard, job: Option<&Job>, most: Duration) -> String {
     };
     let looked = processes.iter().filter(|process| has(process)).count();
     let mut text = match processes.len() {
-        0 => "; no process that allows it has called the driver yet, and those that do take it over then\n"
-            .to_owned(),
+        0 => "; no process that allows it has called the driver yet, and those that do take it over then\n".to_owned(),
         all => format!(" in {looked} of {}\n", counted(all as u64, "process")),
     };
     let named = |pid: u32, pid_ns: u64| {
@@ -215,7 +207,7 @@ fn wait(plans: &PlanBoard, job: Option<&Job>, most: Duration) -> String {
         let rank = job.iter().flat_map(|job| &job.processes).find(is_it).and_then(Process::rank);
         rank.map_or_else(|| format!("process {pid}"), |rank| format!("process {pid} (rank {rank})"))
     };
-    let behind: Vec<&Follower> = processes.iter().filter(|process| !has(process)).collect();
+    let behind: Vec<&BoardReader> = processes.iter().filter(|process| !has(process)).collect();
     for process in behind.iter().take(MOST_NAMED) {
         let name = named(process.pid, process.pid_ns);
         text += &format!("  {name} has not looked yet; it does at its next call of the driver\n");
@@ -223,7 +215,7 @@ fn wait(plans: &PlanBoard, job: Option<&Job>, most: Duration) -> String {
     if behind.len() > MOST_NAMED {
         text += &format!("  and {} more have not\n", behind.len() - MOST_NAMED);
     }
-    for process in job.map(closed).unwrap_or_default() {
+    for process in job.map(processes_without_permission).unwrap_or_default() {
         let Header { pid, pid_ns, started, .. } = process.header;
         if !processes.iter().any(|one| (one.pid, one.pid_ns, one.started) == (pid, pid_ns, started)) {
             text += &format!("  {} does not allow it, and is left alone\n", named(pid, pid_ns));
@@ -233,19 +225,18 @@ fn wait(plans: &PlanBoard, job: Option<&Job>, most: Duration) -> String {
 }
 
 /// Returns the running processes that allow plans from outside.
-fn running_of(plans: &PlanBoard) -> Vec<Follower> {
-    let open: Vec<Follower> = plans.followers().into_iter().filter(|process| process.is_open).collect();
-    let identity = |process: &Follower| (process.pid_ns, process.pid, process.started);
-    let runs = alive::here(&open.iter().map(identity).collect::<Vec<_>>());
+fn running_readers(plans: &PlanBoard) -> Vec<BoardReader> {
+    let open: Vec<BoardReader> = plans.list_readers().into_iter().filter(|process| process.allows_plans).collect();
+    let identity = |process: &BoardReader| (process.pid_ns, process.pid, process.started);
+    let runs = alive::running_on_this_host(&open.iter().map(identity).collect::<Vec<_>>());
     open.into_iter().zip(runs).filter(|(_, runs)| *runs != Some(false)).map(|(open, _)| open).collect()
 }
 
 /// Returns the running processes of a job on this host that do not allow plans from outside.
-fn closed(job: &Job) -> Vec<&Process> {
-    let is_open = |process: &Process| {
-        process.variables.iter().any(|(name, value)| name == env::ALLOW_FAULTS && value == "1")
-    };
-    let runs = job.processes.iter().zip(job.alive()).filter(|(_, alive)| *alive == Some(true));
+fn processes_without_permission(job: &Job) -> Vec<&Process> {
+    let is_open =
+        |process: &Process| process.variables.iter().any(|(name, value)| name == env::ALLOW_FAULTS && value == "1");
+    let runs = job.processes.iter().zip(job.are_alive()).filter(|(_, alive)| *alive == Some(true));
     runs.map(|(process, _)| process).filter(|process| !is_open(process)).collect()
 }
 
@@ -276,10 +267,10 @@ struct Fired {
     fired: u64,
 }
 
-fn list(directory: &Path, format: ListFormat) -> Result<ExitCode> {
+fn list_faults(directory: &Path, format: ListFormat) -> Result<ExitCode> {
     let job = Job::open(directory).ok();
     let files = job.as_ref().map_or_else(|| FaultFile::all_in(directory), |job| job.faults.clone());
-    let mut fired = job.as_ref().map(fired).unwrap_or_default();
+    let mut fired = job.as_ref().map(count_fired).unwrap_or_default();
     let mut rows = Vec::new();
     for file in &files {
         let later = file.later.as_ref();
@@ -288,12 +279,12 @@ fn list(directory: &Path, format: ListFormat) -> Result<ExitCode> {
             Some(None) => "cupeer fault".to_owned(),
             Some(Some((pid, ..))) => format!("process {pid}"),
         };
-        for rule in file.rules.iter().filter(|rule| rule.plan() != DENY) {
+        for rule in file.rules.iter().filter(|rule| rule.plan_name() != DENY) {
             rows.push(Row {
                 number: later.map(|later| later.number),
-                plan: rule.plan().to_owned(),
+                plan: rule.plan_name().to_owned(),
                 name: rule.name.clone(),
-                rule: cupeer_facts::faults::without_name(&rule.text),
+                rule: cupeer_facts::faults::strip_name_clause(&rule.text),
                 origin: origin.clone(),
                 armed_ns: later.map(|later| later.armed),
                 disarmed_ns: later.map(|later| later.disarmed).filter(|at| *at != 0),
@@ -307,13 +298,13 @@ fn list(directory: &Path, format: ListFormat) -> Result<ExitCode> {
     match format {
         ListFormat::Json => output::print_json(&serde_json::json!({ "plans": rows })),
         _ if rows.is_empty() => output::print("the job has no fault plans\n"),
-        _ => output::print(&table(&rows)),
+        _ => output::print(&faults_table(&rows)),
     }
 }
 
-fn table(rows: &[Row]) -> String {
+fn faults_table(rows: &[Row]) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let mut table = Table::new(&["PLAN", "ARMED", "BY", "MATCHED", "FIRED", "FAULT"], 6, 20).or_below();
+    let mut table = Table::new(&["PLAN", "ARMED", "BY", "MATCHED", "FIRED", "FAULT"], 6, 20).with_last_below();
     table = table.with_numbers(&[3, 4]);
     let mut below = String::new();
     for row in rows {
@@ -324,25 +315,25 @@ fn table(rows: &[Row]) -> String {
         };
         let number = row.number.map_or_else(|| "-".to_owned(), |number| number.to_string());
         let (matched, fired) = (row.matched.to_string(), row.fired.to_string());
-        table.row([number, since, row.origin.clone(), matched, fired, clean(&row.rule)]);
+        table.push_row([number, since, row.origin.clone(), matched, fired, clean(&row.rule)]);
         for Fired { pid, rank, fired } in &row.processes {
             let rank = rank.map(|rank| format!(" (rank {rank})")).unwrap_or_default();
             let name = clean(&row.name);
             below += &format!("{name}: fired {} in process {pid}{rank}\n", counted(*fired, "time"));
         }
     }
-    table.render(terminal_width()) + &below
+    table.render(line_width()) + &below
 }
 
 /// Returns the processes in which each fault fired, by the fault's name, with the number of times according to their recordings.
-fn fired(job: &Job) -> BTreeMap<String, Vec<Fired>> {
+fn count_fired(job: &Job) -> BTreeMap<String, Vec<Fired>> {
     let mut all: BTreeMap<String, Vec<Fired>> = BTreeMap::new();
     for process in &job.processes {
         let mut times: BTreeMap<String, u64> = BTreeMap::new();
         for event in process.events().into_iter().flatten() {
             let Event::Call(call) = event else { continue };
             for hit in &call.details.hits {
-                *times.entry(hit.rule.clone()).or_default() += 1;
+                *times.entry(hit.fault_name.clone()).or_default() += 1;
             }
         }
         for (rule, fired) in times {

@@ -1,14 +1,14 @@
 //! `cupeer ls`: the records at home, the newest first.
 
-use crate::records::reduced::files_in;
+use crate::records::reduced::reduced_files_in;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use cupeer_console::output::{self, terminal_width};
+use cupeer_console::output::{self, line_width};
 use cupeer_facts::part::JobPart;
-use cupeer_record::{Job, Started};
-use cupeer_recordings::kept::{self, Entry, Kind};
+use cupeer_record::{Job, StartedProgram};
+use cupeer_recordings::kept::{self, Entry, EntryKind};
 use cupeer_recordings::{home, sweeps};
-use cupeer_report::endings::ending;
+use cupeer_report::endings::format_end_short;
 use cupeer_report::model::{Exit, ExitKind};
 use cupeer_report::moments::{bytes, date};
 use cupeer_report::names::counted;
@@ -61,8 +61,8 @@ pub enum LsFormat {
 }
 
 pub fn command(args: &LsArgs) -> Result<ExitCode> {
-    let home = home::path()?;
-    let rows: Vec<Row> = kept::entries(&home).iter().map(row).collect();
+    let home = home::default_directory()?;
+    let rows: Vec<Row> = kept::entries(&home).iter().map(make_row).collect();
     if args.format == LsFormat::Json {
         return output::print_json(&rows);
     }
@@ -70,7 +70,7 @@ pub fn command(args: &LsArgs) -> Result<ExitCode> {
         return output::print(&format!("there are no recordings in {}\n", home.display()));
     }
     let head = ["NAME", "BEGAN (UTC)", "PROCESSES", "SIZE", "END", "PROGRAM"];
-    let mut table = Table::new(&head, 6, 20).with_numbers(&[2, 3]).or_cut();
+    let mut table = Table::new(&head, 6, 20).with_numbers(&[2, 3]).with_last_cut();
     for row in rows {
         let began = row.began_ns.map_or("-".into(), |began| date(began).replace(" UTC", ""));
         let processes = row.processes.map_or("-".into(), |count| count.to_string());
@@ -78,16 +78,16 @@ pub fn command(args: &LsArgs) -> Result<ExitCode> {
         if let Some(name) = program.first_mut() {
             *name = file_name(name);
         }
-        table.row([row.name, began, processes, bytes(row.bytes), row.end, program.join(" ")]);
+        table.push_row([row.name, began, processes, bytes(row.bytes), row.end, program.join(" ")]);
     }
-    output::print(&table.render(terminal_width()))
+    output::print(&table.render(line_width()))
 }
 
-fn row(entry: &Entry) -> Row {
+fn make_row(entry: &Entry) -> Row {
     let row = Row {
         name: entry.name.clone(),
         path: entry.path.display().to_string(),
-        kind: if entry.kind == Kind::Sweep { "sweep" } else { "record" },
+        kind: if entry.kind == EntryKind::Sweep { "sweep" } else { "record" },
         began_ns: None,
         program: Vec::new(),
         processes: None,
@@ -95,8 +95,8 @@ fn row(entry: &Entry) -> Row {
         end: String::new(),
     };
     match entry.kind {
-        Kind::Record => of_record(entry, row),
-        Kind::Sweep => of_sweep(entry, row),
+        EntryKind::Record => record_row(entry, row),
+        EntryKind::Sweep => sweep_row(entry, row),
     }
 }
 
@@ -109,7 +109,7 @@ struct ProcessEnd {
 }
 
 impl ProcessEnd {
-    fn of(
+    fn from_process(
         began: u64,
         exit: Exit,
         program: &str,
@@ -126,36 +126,36 @@ impl ProcessEnd {
 }
 
 /// Returns the processes of a recording; `None` if it cannot be read.
-fn processes(job: &Job, path: &Path) -> Option<Vec<ProcessEnd>> {
+fn read_processes(job: &Job, path: &Path) -> Option<Vec<ProcessEnd>> {
     let began = |process: &_| job.clock(process).realtime(process.header.first.ticks);
-    let exits = job.processes.iter().zip(job.alive()).zip(job.are_others());
+    let exits = job.processes.iter().zip(job.are_alive()).zip(job.have_executed_another());
     let one = |((process, alive), is_other): ((&cupeer_record::Process, _), _)| {
         let exit = Exit::of(alive, process.end(), is_other);
         let started_by = process.text(meta::STARTED_BY);
-        ProcessEnd::of(began(process), exit, process.program(), &process.arguments, started_by)
+        ProcessEnd::from_process(began(process), exit, process.program(), &process.arguments, started_by)
     };
     let mut all: Vec<ProcessEnd> = exits.map(one).collect();
-    for file in files_in(path) {
+    for file in reduced_files_in(path) {
         let reduced = JobPart::read(&file).ok()?;
         let processes = reduced.processes().iter();
         all.extend(processes.map(|one| {
-            ProcessEnd::of(one.began_ns, one.exit, &one.program, &one.arguments, one.started_by.as_deref())
+            ProcessEnd::from_process(one.began_ns, one.exit, &one.program, &one.arguments, one.started_by.as_deref())
         }));
     }
     Some(all)
 }
 
-fn of_record(entry: &Entry, row: Row) -> Row {
+fn record_row(entry: &Entry, row: Row) -> Row {
     let unreadable = "unreadable".to_owned();
     let Ok(job) = Job::open(&entry.path) else { return Row { end: unreadable, ..row } };
-    let Some(all) = processes(&job, &entry.path) else { return Row { end: unreadable, ..row } };
+    let Some(all) = read_processes(&job, &entry.path) else { return Row { end: unreadable, ..row } };
     let exits: Vec<Exit> = all.iter().map(|one| one.exit).collect();
     let end = match entry.is_running() {
-        Some(true) if exits.iter().any(|exit| severity(exit) == DEAD) => {
-            format!("running, {}", worst(&exits))
+        Some(true) if exits.iter().any(|exit| end_severity(exit) == DEAD_SEVERITY) => {
+            format!("running, {}", worst_end(&exits))
         }
         Some(true) => "running".to_owned(),
-        _ => worst_of_all(&exits, &job.started),
+        _ => worst_end_with_started(&exits, &job.started),
     };
     // A process that executed several programs has a file for each.
     let count = exits.iter().filter(|exit| exit.kind != ExitKind::Executed).count();
@@ -169,8 +169,8 @@ fn of_record(entry: &Entry, row: Row) -> Row {
     }
 }
 
-fn of_sweep(entry: &Entry, row: Row) -> Row {
-    let Ok((program, done)) = sweeps::progress(&entry.path) else {
+fn sweep_row(entry: &Entry, row: Row) -> Row {
+    let Ok((program, done)) = sweeps::read_progress(&entry.path) else {
         return Row { end: "unreadable".into(), ..row };
     };
     let runs = counted(done as u64, "run");
@@ -183,9 +183,9 @@ fn of_sweep(entry: &Entry, row: Row) -> Row {
 }
 
 /// Returns the severity of an end; the largest number is the worst.
-fn severity(exit: &Exit) -> u8 {
+fn end_severity(exit: &Exit) -> u8 {
     match (exit.kind, exit.code) {
-        (ExitKind::Signal | ExitKind::Died, _) => DEAD,
+        (ExitKind::Signal | ExitKind::Died, _) => DEAD_SEVERITY,
         (ExitKind::Returned, Some(1..)) => 4,
         (ExitKind::Running, _) => 3,
         (ExitKind::Unseen | ExitKind::Gone, _) => 2,
@@ -194,16 +194,16 @@ fn severity(exit: &Exit) -> u8 {
     }
 }
 
-const DEAD: u8 = 5;
+const DEAD_SEVERITY: u8 = 5;
 
 /// Returns the worst end of processes, including programs that were started and made no driver call.
-fn worst_of_all(exits: &[Exit], started: &[Started]) -> String {
+fn worst_end_with_started(exits: &[Exit], started: &[StartedProgram]) -> String {
     let started = started.iter().map(|one| (Exit::of(Some(false), one.end, false), one));
-    let last = started.max_by_key(|(exit, _)| severity(exit));
-    let is_worst = |exit: &Exit| severity(exit) > exits.iter().map(severity).max().unwrap_or(0);
+    let last = started.max_by_key(|(exit, _)| end_severity(exit));
+    let is_worst = |exit: &Exit| end_severity(exit) > exits.iter().map(end_severity).max().unwrap_or(0);
     match last.filter(|(exit, _)| is_worst(exit)) {
         Some((exit, one)) => format!("{} ({})", end_in_words(&exit), one.program),
-        None => worst(exits),
+        None => worst_end(exits),
     }
 }
 
@@ -211,17 +211,17 @@ fn worst_of_all(exits: &[Exit], started: &[Started]) -> String {
 fn end_in_words(exit: &Exit) -> String {
     match exit.code {
         Some(code) => format!("exit {code}"),
-        None => ending(*exit),
+        None => format_end_short(*exit),
     }
 }
 
 /// Returns the worst end of the processes.
-fn worst(exits: &[Exit]) -> String {
-    let Some(worst) = exits.iter().max_by_key(|exit| severity(exit)) else { return "no process".into() };
+fn worst_end(exits: &[Exit]) -> String {
+    let Some(worst) = exits.iter().max_by_key(|exit| end_severity(exit)) else { return "no process".into() };
     let alike = exits.iter().filter(|exit| end_in_words(exit) == end_in_words(worst)).count();
     // A process that executed several programs has an entry for each.
     let all = exits.iter().filter(|exit| exit.kind != ExitKind::Executed).count();
-    match severity(worst) {
+    match end_severity(worst) {
         4.. if all > 1 => format!("{}, {alike} of {all}", end_in_words(worst)),
         _ => end_in_words(worst),
     }
@@ -246,21 +246,27 @@ fn file_name(program: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cupeer_spec::record::end::End;
+    use cupeer_spec::record::end::RecordedEnd;
 
     #[test]
     fn a_record_ends_as_its_worst_process() {
-        let of = |ends: &[End]| {
+        let of = |ends: &[RecordedEnd]| {
             let exits: Vec<Exit> = ends.iter().map(|end| Exit::of(Some(false), *end, false)).collect();
-            worst(&exits)
+            worst_end(&exits)
         };
         assert_eq!(of(&[]), "no process");
-        assert_eq!(of(&[End::Returned(0), End::Returned(0)]), "exit 0");
-        assert_eq!(of(&[End::Returned(3)]), "exit 3");
-        assert_eq!(of(&[End::Returned(0), End::Returned(3), End::Returned(3)]), "exit 3, 2 of 3");
-        assert_eq!(of(&[End::Returned(3), End::Signal(9)]), "SIGKILL, 1 of 2");
-        assert_eq!(of(&[End::Returned(0), End::Unseen]), "died, 1 of 2");
-        assert_eq!(of(&[End::Returned(3), End::Returned(1), End::Returned(1)]), "exit 1, 2 of 3");
-        assert_eq!(worst(&[Exit::of(None, End::Unseen, false)]), "unknown");
+        assert_eq!(of(&[RecordedEnd::Returned(0), RecordedEnd::Returned(0)]), "exit 0");
+        assert_eq!(of(&[RecordedEnd::Returned(3)]), "exit 3");
+        assert_eq!(
+            of(&[RecordedEnd::Returned(0), RecordedEnd::Returned(3), RecordedEnd::Returned(3)]),
+            "exit 3, 2 of 3"
+        );
+        assert_eq!(of(&[RecordedEnd::Returned(3), RecordedEnd::Signal(9)]), "SIGKILL, 1 of 2");
+        assert_eq!(of(&[RecordedEnd::Returned(0), RecordedEnd::Unseen]), "died, 1 of 2");
+        assert_eq!(
+            of(&[RecordedEnd::Returned(3), RecordedEnd::Returned(1), RecordedEnd::Returned(1)]),
+            "exit 1, 2 of 3"
+        );
+        assert_eq!(worst_end(&[Exit::of(None, RecordedEnd::Unseen, false)]), "unknown");
     }
 }

@@ -3,31 +3,31 @@
 //! What belongs here: finding them. A directory may hold both: records that nobody has reduced yet beside the files of other
 //! nodes.
 
-use crate::records::opened::Opened;
-use crate::records::reduced::files_in;
+use crate::records::opened::OpenedRecording;
+use crate::records::reduced::reduced_files_in;
 use anyhow::{Context, Result};
 use cupeer_facts::part::{JobPart, file};
 use cupeer_record::Job;
 use cupeer_recordings::home;
 use std::path::{Path, PathBuf};
 
-pub enum Given {
+pub enum ReportInput {
     /// A single recording with all its calls.
-    Record(Box<Opened>),
+    Record(Box<OpenedRecording>),
     /// Several reduced files, joined.
     Parts(Box<JobPart>),
 }
 
 /// Opens the input of a report. At most `most_failures` single failures are kept. Unless `all`, unimportant data is only
 /// counted.
-pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given> {
+pub fn open_input(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<ReportInput> {
     let (mut files, mut records, mut emptied) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
-        if file::is_one(path) {
+        if file::is_reduced_file(path) {
             files.push(path.clone());
             continue;
         }
-        let inner = files_in(path);
+        let inner = reduced_files_in(path);
         if inner.is_empty() {
             records.push(path);
             continue;
@@ -41,7 +41,7 @@ pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given>
         }
     }
     if let ([record], true) = (&records[..], files.is_empty()) {
-        return Ok(Given::Record(Box::new(Opened::open(record)?)));
+        return Ok(ReportInput::Record(Box::new(OpenedRecording::open(record)?)));
     }
     let mut joined: Option<JobPart> = None;
     let mut add = |part: JobPart| -> Result<()> {
@@ -53,33 +53,33 @@ pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given>
         Ok(())
     };
     for record in records {
-        add(of_record(record, most_failures)?)?;
+        add(reduce_recording(record, most_failures)?)?;
     }
     for file in &files {
         add(JobPart::read(file)?).with_context(|| file.display().to_string())?;
     }
     let mut joined = joined.context("nothing is named")?;
     // The job file, which all hosts share, contains notes of the runs.
-    emptied.iter().for_each(|job| joined.note(job));
+    emptied.iter().for_each(|job| joined.add_other_files(job));
     match paths {
-        [path] => joined.call(&home::shown(path)),
-        [first, rest @ ..] => joined.call(&format!("{} and {} more", home::shown(first), rest.len())),
+        [path] => joined.set_path(&home::report_argument(path)),
+        [first, rest @ ..] => joined.set_path(&format!("{} and {} more", home::report_argument(first), rest.len())),
         [] => {}
     }
-    Ok(Given::Parts(Box::new(joined)))
+    Ok(ReportInput::Parts(Box::new(joined)))
 }
 
-fn of_record(path: &Path, most_failures: usize) -> Result<JobPart> {
-    let Opened { job, symbols, .. } = &mut Opened::open(path)?;
+fn reduce_recording(path: &Path, most_failures: usize) -> Result<JobPart> {
+    let OpenedRecording { job, symbols, .. } = &mut OpenedRecording::open(path)?;
     cupeer_facts::reduce(job, most_failures, symbols)
 }
 
 /// Reduces recordings, and joins the results with reduced files.
-pub fn reduced(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<JobPart> {
-    match open(paths, most_failures, all)? {
-        Given::Parts(joined) => Ok(*joined),
-        Given::Record(mut opened) => {
-            let Opened { job, symbols, .. } = &mut *opened;
+pub fn reduce_and_join(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<JobPart> {
+    match open_input(paths, most_failures, all)? {
+        ReportInput::Parts(joined) => Ok(*joined),
+        ReportInput::Record(mut opened) => {
+            let OpenedRecording { job, symbols, .. } = &mut *opened;
             let mut reduced = cupeer_facts::reduce(job, most_failures, symbols)?;
             if !all {
                 reduced.fold();

@@ -8,7 +8,7 @@ use clap::Args;
 use cupeer_console::output;
 use cupeer_facts::part::file;
 use cupeer_recordings::reduce::MOST_FAILURES;
-use cupeer_recordings::reduce::write;
+use cupeer_recordings::reduce::write_reduced;
 use cupeer_recordings::{home, made};
 use cupeer_report::names::counted;
 use std::path::PathBuf;
@@ -42,22 +42,22 @@ pub struct ReduceArgs {
 }
 
 pub fn command(args: &ReduceArgs) -> Result<ExitCode> {
-    let paths: Vec<PathBuf> = args.paths.iter().map(|path| home::find(path)).collect::<Result<_>>()?;
+    let paths: Vec<PathBuf> = args.paths.iter().map(|path| home::find_recording(path)).collect::<Result<_>>()?;
     let output = match &args.output {
         Some(output) => output.clone(),
         None => default_output(&paths)?,
     };
     ensure!(
-        file::is_named(&output),
+        file::has_reduced_name(&output),
         "the name of '{}' does not end in {}, by which reports know a reduced file",
         output.display(),
         file::SUFFIX
     );
     made::refuse_existing(&output, args.force)?;
     let most_failures = if args.all { usize::MAX } else { args.failures };
-    let reduced = parts::reduced(&paths, most_failures, args.all)?;
-    let size = write(&reduced, &output, args.force)?;
-    let about = reduced.about();
+    let reduced = parts::reduce_and_join(&paths, most_failures, args.all)?;
+    let size = write_reduced(&reduced, &output, args.force)?;
+    let about = reduced.extent();
     let (processes, hosts) = (counted(about.processes, "process"), counted(about.hosts, "host"));
     let calls = counted(about.events, "event");
     output::print(&format!("{} has {processes} of {hosts}, {calls}: {size} bytes\n", output.display()))

@@ -5,11 +5,10 @@ use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
 /// Returns the reduced files in a directory and its subdirectories, sorted by name.
-pub fn files_in(directory: &Path) -> Vec<PathBuf> {
+pub fn reduced_files_in(directory: &Path) -> Vec<PathBuf> {
     let list = |directory: &Path| {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        let mut entries: Vec<(PathBuf, bool)> =
-            entries.map(|entry| (entry.path(), is_directory(&entry))).collect();
+        let mut entries: Vec<(PathBuf, bool)> = entries.map(|entry| (entry.path(), is_directory(&entry))).collect();
         entries.sort_unstable();
         entries
     };
@@ -17,7 +16,7 @@ pub fn files_in(directory: &Path) -> Vec<PathBuf> {
         true => list(&path),
         false => vec![(path, false)],
     });
-    all.map(|(path, _)| path).filter(|path| file::is_named(path) && path.is_file()).collect()
+    all.map(|(path, _)| path).filter(|path| file::has_reduced_name(path) && path.is_file()).collect()
 }
 
 /// Returns true if an entry is a directory or a link to one. For most of the thousands of files in a recording, this needs

@@ -3,12 +3,12 @@
 //! Whatever hangs under a label waits for a file in the record's directory whose name has that label. What belongs here:
 //! making that file, and saying what hangs, as far as the record tells.
 
-use super::running::{self, Hanging, hang, hanging, has_ended, nothing};
+use super::running::{self, HangingCall, find_hanging_calls, format_hanging_count, has_job_ended, nothing_to_do};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use cupeer_console::output::{self, terminal_width};
-use cupeer_facts::faults::label_of;
-use cupeer_record::{FaultFile, FaultRule, Job, faults, plain};
+use cupeer_console::output::{self, line_width};
+use cupeer_facts::faults::release_label_of_fault;
+use cupeer_record::{FaultCounts, FaultFile, Job, faults, plain};
 use cupeer_recordings::home;
 use cupeer_report::names::clean;
 use cupeer_spec::record::faults::RELEASE;
@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const LONGEST: usize = 64;
+const LONGEST_LABEL: usize = 64;
 /// Label of calls whose rule is not known.
 const UNKNOWN: &str = "?";
 
@@ -47,37 +47,37 @@ pub struct ReleaseArgs {
 }
 
 pub fn command(args: &ReleaseArgs) -> Result<ExitCode> {
-    let record = Record::open(&home::find(&args.directory)?)?;
+    let record = HeldRecording::open(&home::find_recording(&args.directory)?)?;
     match &args.label {
-        Some(label) => record.release(label),
-        None => record.list(),
+        Some(label) => record.release_label(label),
+        None => record.list_labels(),
     }
 }
 
-struct Record {
+struct HeldRecording {
     directory: PathBuf,
-    rules: Vec<FaultRule>,
-    hanging: Vec<Hanging>,
+    rules: Vec<FaultCounts>,
+    hanging: Vec<HangingCall>,
     /// True if all known processes of the recording have ended.
     has_ended: bool,
 }
 
-impl Record {
-    fn open(directory: &Path) -> Result<Record> {
-        running::check(directory)?;
+impl HeldRecording {
+    fn open(directory: &Path) -> Result<HeldRecording> {
+        running::check_recording(directory)?;
         let job = Job::open(directory).ok();
         let files = job.as_ref().map_or_else(|| FaultFile::all_in(directory), |job| job.faults.clone());
-        let hanging = job.as_ref().map(hanging).unwrap_or_default();
-        let has_ended = job.as_ref().is_some_and(|job| has_ended(job, directory));
-        Ok(Record { directory: directory.to_owned(), rules: faults::merged(&files), hanging, has_ended })
+        let hanging = job.as_ref().map(find_hanging_calls).unwrap_or_default();
+        let has_ended = job.as_ref().is_some_and(|job| has_job_ended(job, directory));
+        Ok(HeldRecording { directory: directory.to_owned(), rules: faults::merge_faults(&files), hanging, has_ended })
     }
 
     /// Returns the labels, each with the names of the rules that hold calls under it. Calls without a known rule are
     /// under the label [`UNKNOWN`].
-    fn labels(&self) -> BTreeMap<String, Vec<&str>> {
+    fn rules_by_label(&self) -> BTreeMap<String, Vec<&str>> {
         let mut labels: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for rule in &self.rules {
-            if let Some(label) = label_of(rule) {
+            if let Some(label) = release_label_of_fault(rule) {
                 labels.entry(label).or_default().push(&rule.name);
             }
         }
@@ -90,33 +90,33 @@ impl Record {
         labels
     }
 
-    fn hanging_by<'a>(&'a self, rules: &'a [&str]) -> impl Iterator<Item = &'a Hanging> {
+    fn calls_held_by<'a>(&'a self, rules: &'a [&str]) -> impl Iterator<Item = &'a HangingCall> {
         self.hanging.iter().filter(|call| rules.contains(&&*call.rule))
     }
 
-    fn file(&self, label: &str) -> PathBuf {
+    fn release_file(&self, label: &str) -> PathBuf {
         self.directory.join(format!("{RELEASE}{label}"))
     }
 
     /// Creates the file that the calls held under a label wait for.
-    fn release(&self, label: &str) -> Result<ExitCode> {
+    fn release_label(&self, label: &str) -> Result<ExitCode> {
         let is_right = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         ensure!(
-            (1..=LONGEST).contains(&label.len()) && label.bytes().all(is_right),
-            "'{}' is not a label; a label has 1 to {LONGEST} letters, digits, '.', '_' and '-'",
+            (1..=LONGEST_LABEL).contains(&label.len()) && label.bytes().all(is_right),
+            "'{}' is not a label; a label has 1 to {LONGEST_LABEL} letters, digits, '.', '_' and '-'",
             clean(label)
         );
-        let labels = self.labels();
+        let labels = self.rules_by_label();
         let rules = match labels.get(label) {
             Some(rules) => &rules[..],
             // Calls of a plan that the program armed itself may be held under a label that is in no file.
             None if labels.contains_key(UNKNOWN) => &[],
             None => {
-                let sentence = format!("no plan of this job has the label '{label}'; {}", others(&labels));
-                bail!(nothing(sentence))
+                let sentence = format!("no plan of this job has the label '{label}'; {}", describe_labels(&labels));
+                bail!(nothing_to_do(sentence))
             }
         };
-        let file = self.file(label);
+        let file = self.release_file(label);
         // All users who may write to the recording may release calls.
         let is_shared = self.directory.metadata().is_ok_and(|about| about.mode() & 0o020 != 0);
         let mode = if is_shared { 0o660 } else { 0o600 };
@@ -127,39 +127,38 @@ impl Record {
             }
             Err(error) => return Err(error).with_context(|| format!("failed to make '{}'", file.display())),
         }
-        let mut text = match self.hanging_by(rules).count() as u64 {
+        let mut text = match self.calls_held_by(rules).count() as u64 {
             0 if self.has_ended => {
-                bail!(nothing(format!(
+                bail!(nothing_to_do(format!(
                     "released {label}, but nothing hangs there: all processes of the recording have ended"
                 )))
             }
             0 => format!("released {label}; no call is known to hang there\n"),
-            count => format!("released {label}, where {}\n", hang(count)),
+            count => format!("released {label}, where {}\n", format_hanging_count(count)),
         };
-        text += &self.hanging_by(rules).map(|call| format!("  {}\n", call.place)).collect::<String>();
+        text += &self.calls_held_by(rules).map(|call| format!("  {}\n", call.place)).collect::<String>();
         output::print(&text)
     }
 
-    fn list(&self) -> Result<ExitCode> {
-        let labels = self.labels();
+    fn list_labels(&self) -> Result<ExitCode> {
+        let labels = self.rules_by_label();
         if labels.is_empty() {
             return output::print("no known rule makes calls hang\n");
         }
         let mut table = Table::new(&["LABEL", "RELEASED", "HANGING", "RULES"], 4, 20).with_numbers(&[2]);
         let mut calls = String::new();
         for (label, rules) in &labels {
-            let released = label != UNKNOWN && self.file(label).exists();
-            let hanging = self.hanging_by(rules).count();
+            let released = label != UNKNOWN && self.release_file(label).exists();
+            let hanging = self.calls_held_by(rules).count();
             let released = if released { "yes" } else { "no" };
-            table.row([label.clone(), released.into(), hanging.to_string(), clean(&rules.join(", "))]);
-            calls +=
-                &self.hanging_by(rules).map(|call| format!("{label}: {}\n", call.place)).collect::<String>();
+            table.push_row([label.clone(), released.into(), hanging.to_string(), clean(&rules.join(", "))]);
+            calls += &self.calls_held_by(rules).map(|call| format!("{label}: {}\n", call.place)).collect::<String>();
         }
-        output::print(&(table.render(terminal_width()) + &calls))
+        output::print(&(table.render(line_width()) + &calls))
     }
 }
 
-fn others(labels: &BTreeMap<String, Vec<&str>>) -> String {
+fn describe_labels(labels: &BTreeMap<String, Vec<&str>>) -> String {
     match labels.keys().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => "no known rule lets calls hang".to_owned(),
         [one] => format!("the only one is {one}"),

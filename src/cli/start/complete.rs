@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use clap::{Arg, Args, Command, ValueEnum};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{CompleteEnv, Shells};
-use cupeer_console::args::word;
+use cupeer_console::args::value_word;
 use cupeer_console::output;
 use cupeer_recordings::home;
 use cupeer_rules::RULES;
@@ -36,17 +36,17 @@ pub enum Shell {
 }
 
 /// If a shell's script asks for completions, prints them and exits.
-pub fn answer(command: fn() -> Command) {
-    CompleteEnv::with_factory(|| with_values(command())).var(VARIABLE).complete();
+pub fn answer_completions(command: fn() -> Command) {
+    CompleteEnv::with_factory(|| with_value_completers(command())).var(VARIABLE).complete();
 }
 
 /// Prints the script for a shell: `cupeer completions`.
-pub fn print(args: &CompletionsArgs) -> Result<ExitCode> {
-    output::print_as_is(&script(&word(args.shell))?)
+pub fn print_script(args: &CompletionsArgs) -> Result<ExitCode> {
+    output::print_as_is(&shell_script(&value_word(args.shell))?)
 }
 
 /// Returns the script for a shell.
-pub fn script(shell: &str) -> Result<String> {
+pub fn shell_script(shell: &str) -> Result<String> {
     let shells = Shells::builtins();
     let completer = shells.completer(shell).context("this shell is not known")?;
     let mut text = Vec::new();
@@ -59,9 +59,9 @@ pub fn script(shell: &str) -> Result<String> {
 }
 
 /// Adds completions for the values of arguments.
-fn with_values(command: Command) -> Command {
+fn with_value_completers(command: Command) -> Command {
     command.mut_subcommands(|command| {
-        command.mut_args(|arg| match completer(&arg) {
+        command.mut_args(|arg| match value_completer(&arg) {
             Some(completer) => arg.add(completer),
             None => arg,
         })
@@ -69,37 +69,34 @@ fn with_values(command: Command) -> Command {
 }
 
 /// Returns the completer for the values of an argument, chosen by the argument's value name.
-fn completer(arg: &Arg) -> Option<ArgValueCompleter> {
+fn value_completer(arg: &Arg) -> Option<ArgValueCompleter> {
     let value = arg.get_value_names()?.first()?.as_str();
     match (value, arg.is_positional()) {
-        ("DIR", true) | ("RECORD | PID", _) | ("OTHER", _) => Some(ArgValueCompleter::new(recordings)),
-        ("RULES", _) => Some(of_list(|| RULES.iter().map(|rule| rule.name()).collect())),
-        ("SET" | "PLAN", _) => Some(of_list(functions)),
-        ("NAME", true) => Some(of_list(|| {
-            let others =
-                RULES.iter().map(|rule| rule.name()).chain(RESULTS.iter().map(|result| result.name()));
-            functions().into_iter().chain(others).collect()
+        ("DIR", true) | ("RECORD | PID", _) | ("OTHER", _) => Some(ArgValueCompleter::new(complete_recordings)),
+        ("RULES", _) => Some(list_completer(|| RULES.iter().map(|rule| rule.name()).collect())),
+        ("SET" | "PLAN", _) => Some(list_completer(function_names)),
+        ("NAME", true) => Some(list_completer(|| {
+            let others = RULES.iter().map(|rule| rule.name()).chain(RESULTS.iter().map(|result| result.name()));
+            function_names().into_iter().chain(others).collect()
         })),
         _ => None,
     }
 }
 
-fn functions() -> Vec<&'static str> {
+fn function_names() -> Vec<&'static str> {
     FUNCTIONS.iter().map(|function| function.name()).collect()
 }
 
 /// Returns completions: recordings in the default directory, the newest first, and paths.
-fn recordings(current: &OsStr) -> Vec<CompletionCandidate> {
-    let mut names: Vec<String> = home::path().map(|home| home::names(&home).collect()).unwrap_or_default();
-    names.retain(|name| {
-        home::number(name).is_some() && name.as_str().starts_with(&*current.to_string_lossy())
-    });
-    names.sort_by_key(|name| Reverse(home::number(name)));
+fn complete_recordings(current: &OsStr) -> Vec<CompletionCandidate> {
+    let mut names: Vec<String> = home::default_directory().map(|home| home::names(&home).collect()).unwrap_or_default();
+    names.retain(|name| home::number_in_name(name).is_some() && name.as_str().starts_with(&*current.to_string_lossy()));
+    names.sort_by_key(|name| Reverse(home::number_in_name(name)));
     names.into_iter().map(CompletionCandidate::new).chain(PathCompleter::any().complete(current)).collect()
 }
 
 /// Returns a completer for a list with commas; it completes the last name.
-fn of_list(names: impl Fn() -> Vec<&'static str> + Send + Sync + 'static) -> ArgValueCompleter {
+fn list_completer(names: impl Fn() -> Vec<&'static str> + Send + Sync + 'static) -> ArgValueCompleter {
     ArgValueCompleter::new(move |current: &OsStr| {
         let text = current.to_string_lossy();
         let typed = text.rfind([',', ';', '^']).map_or(0, |at| at + 1);

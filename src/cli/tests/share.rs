@@ -2,7 +2,7 @@
 //! shells. `scripts/wheel` writes them to the directory CUPEER_SHARE, with the date CUPEER_DATE.
 
 use crate::Cli;
-use crate::start::complete::script;
+use crate::start::complete::shell_script;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ fn files() -> BTreeMap<String, Vec<u8>> {
     ];
     let mut files = BTreeMap::new();
     for (shell, path) in completions {
-        files.insert(path.to_owned(), script(shell).expect("a shell that is known").into_bytes());
+        files.insert(path.to_owned(), shell_script(shell).expect("a shell that is known").into_bytes());
     }
     let mut whole = command();
     whole.build();
@@ -43,12 +43,8 @@ fn page(command: &Command, name: &str) -> Vec<u8> {
         .manual("cupeer")
         .date(std::env::var("CUPEER_DATE").unwrap_or("undated".to_owned()));
     let mut file = Vec::new();
-    let mut sections = vec![
-        Man::render_title,
-        Man::render_name_section,
-        Man::render_synopsis_section,
-        Man::render_options_section,
-    ];
+    let mut sections =
+        vec![Man::render_title, Man::render_name_section, Man::render_synopsis_section, Man::render_options_section];
     if command.has_subcommands() {
         sections.push(Man::render_subcommands_section);
     }

@@ -7,13 +7,12 @@ use crate::{Cli, Command};
 use book::{Block, book};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use cupeer_spec::fault::Plan;
+use cupeer_spec::fault::FaultPlan;
 use cupeer_spec::selector::FunctionSet;
 
 /// The words of each command of ours in a line of a shell, also of one behind a launcher or in `$(...)`.
 fn commands(line: &str) -> Vec<Vec<String>> {
-    let is_start =
-        |at: usize| line[..at].chars().next_back().is_none_or(|before| before == ' ' || before == '(');
+    let is_start = |at: usize| line[..at].chars().next_back().is_none_or(|before| before == ' ' || before == '(');
     let starts = line.match_indices("cupeer ").map(|(at, _)| at).filter(|at| is_start(*at));
     // Commands in a comment are text.
     let starts = starts.filter(|at| !line[..*at].contains('#'));
@@ -53,11 +52,10 @@ fn every_command_that_a_page_shows_is_taken() {
                 for words in commands(line) {
                     commands_seen += 1;
                     let place = format!("{}: {line}", page.name.display());
-                    let taken =
-                        Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{place}\n{error}"));
+                    let taken = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{place}\n{error}"));
                     let Command::Run(args) = taken.command else { continue };
                     for plan in args.options.inject.inject {
-                        assert_eq!(Plan::parse("inject", &plan).is_err(), is_refused, "{place}");
+                        assert_eq!(FaultPlan::parse("inject", &plan).is_err(), is_refused, "{place}");
                         plans_seen += 1;
                     }
                     if let Some(set) = args.options.trace {
@@ -113,14 +111,9 @@ fn every_plan_that_a_sentence_names_is_read() {
         for span in page.spans().1.iter().filter(is_plan) {
             count += 1;
             // Some only say which calls, and not what happens.
-            let read = Plan::parse("plan", span);
-            let whole = || Plan::parse("plan", &format!("{span}:delay=1ms"));
-            assert!(
-                read.is_ok() || whole().is_ok(),
-                "{}: {span}: {}",
-                page.name.display(),
-                read.unwrap_err()
-            );
+            let read = FaultPlan::parse("plan", span);
+            let whole = || FaultPlan::parse("plan", &format!("{span}:delay=1ms"));
+            assert!(read.is_ok() || whole().is_ok(), "{}: {span}: {}", page.name.display(), read.unwrap_err());
         }
     }
     assert!(count > 20, "{count}");
@@ -156,7 +149,5 @@ fn commands_are_found_where_a_shell_runs_them() {
         assert_eq!(commands(line).iter().map(|words| words.join(" ")).collect::<Vec<_>>(), wanted, "{line}");
     }
     let wrong = |line: &str| error(&commands(line)[0]).is_some();
-    assert!(
-        wrong("cupeer run --no-such-option -- x") && wrong("cupeer jump") && wrong("cupeer run --log html x")
-    );
+    assert!(wrong("cupeer run --no-such-option -- x") && wrong("cupeer jump") && wrong("cupeer run --log html x"));
 }

@@ -1,6 +1,6 @@
 //! `docs/reference/variables.md`. `scripts/docs` writes it, and a test here fails if it is stale.
 
-use crate::markdown::{check_page, escaped};
+use crate::markdown::{check_page, escape_markdown};
 use cupeer_spec::env::VARIABLES;
 
 #[test]
@@ -14,7 +14,7 @@ fn page_of_variables_is_current() {
     );
     for variable in VARIABLES {
         let (name, value) = (variable.name, variable.value.replace('|', "\\|"));
-        text += &format!("| `{name}` | `{value}` | {} |\n", escaped(variable.doc));
+        text += &format!("| `{name}` | `{value}` | {} |\n", escape_markdown(variable.doc));
     }
     check_page("docs/reference/variables.md", &text);
 }

@@ -40,20 +40,20 @@ fn device(uuid: &str) -> Device {
 
 /// Results for legacy handles, events, SCM_RIGHTS, pidfd_getfd, fabric handles, and /dev/shm if the other process
 #[track_caller]
-fn becomes(change: impl Fn(&mut Process), expected: &str) -> Vec<Method> {
+fn becomes(change: impl Fn(&mut Process), expected: &str) -> Vec<MethodVerdict> {
     let (one, mut other) = (process(), process());
     change(&mut other);
-    let word = |ways: &[Method]| -> String {
-        let letter = |way: &Method| match way.possible {
-            Possible::Yes => 'y',
-            Possible::Unknown => 'u',
-            Possible::No => 'n',
+    let word = |ways: &[MethodVerdict]| -> String {
+        let letter = |way: &MethodVerdict| match way.possible {
+            Feasibility::Yes => 'y',
+            Feasibility::Unknown => 'u',
+            Feasibility::No => 'n',
         };
         ways.iter().map(letter).collect()
     };
-    let ways = super::methods(&one, &other);
+    let ways = super::judge_methods(&one, &other);
     assert_eq!(word(&ways), expected, "{ways:#?}");
-    assert_eq!(word(&super::methods(&other, &one)), expected, "the other order");
+    assert_eq!(word(&super::judge_methods(&other, &one)), expected, "the other order");
     for way in &ways {
         assert!(!way.because.is_empty() && way.because.iter().all(|reason| reason.possible == way.possible));
     }
@@ -119,7 +119,7 @@ fn users_and_capabilities() {
     let (mut one, mut other) = (process(), process());
     [&mut one, &mut other].into_iter().for_each(may);
     other.group = Some(ids);
-    assert_eq!(super::methods(&one, &other)[3].possible, Possible::Yes);
+    assert_eq!(super::judge_methods(&one, &other)[3].possible, Feasibility::Yes);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn devices_and_drivers() {
     for process in [&mut one, &mut other] {
         process.devices.as_mut().unwrap().iter_mut().for_each(|device| device.mig = Some(true));
     }
-    assert_eq!(super::methods(&one, &other)[0].possible, Possible::No);
+    assert_eq!(super::judge_methods(&one, &other)[0].possible, Feasibility::No);
 }
 
 #[test]
@@ -142,12 +142,7 @@ fn hosts_channels_and_file_systems() {
     becomes(
         |process| {
             process.boot_id = Some("other".into());
-            process
-                .devices
-                .as_mut()
-                .unwrap()
-                .iter_mut()
-                .for_each(|device| device.clique = Some("cd/1".into()));
+            process.devices.as_mut().unwrap().iter_mut().for_each(|device| device.clique = Some("cd/1".into()));
         },
         "nnnnnn",
     );
@@ -172,7 +167,7 @@ proptest! {
         let end = (at + with.len()).min(whole.len());
         let (Some(before), Some(after)) = (whole.get(..at), whole.get(end..)) else { return Ok(()) };
         if let Ok(read) = parse(format!("{before}{with}{after}").as_bytes()) {
-            let ways = super::methods(&read.process, &document().process);
+            let ways = super::judge_methods(&read.process, &document().process);
             prop_assert_eq!(ways.len(), 6);
         }
     }

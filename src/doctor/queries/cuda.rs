@@ -1,17 +1,17 @@
 //! Queries the driver about the devices that CUDA shows to this process, and about their pairs. Creates no context.
 
-use cupeer_nvidia::nvml::{c_text, kernel_address};
+use cupeer_nvidia::nvml::{text_before_nul, to_kernel_pci_address};
 use cupeer_nvidia::{call, find, load};
 use cupeer_spec::function::Library;
 use libloading::os::unix::Library as Handle;
 use serde::{Deserialize, Serialize};
 use std::ffi::{c_int, c_uint};
 
-/// CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED
-const FABRIC: c_int = 128;
+/// Number of the device attribute CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED.
+const FABRIC_ATTRIBUTE: c_int = 128;
 
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
-pub struct Cuda {
+pub struct CudaAnswers {
     /// Result of cuInit.
     pub init: i32,
     /// Devices that CUDA shows, in CUDA's order. CUDA_VISIBLE_DEVICES may hide others.
@@ -37,7 +37,7 @@ pub struct CudaPair {
     pub reaches: Option<bool>,
 }
 
-pub fn query() -> Result<Cuda, String> {
+pub fn query_cuda() -> Result<CudaAnswers, String> {
     // The driver stays loaded, because it may crash when it is unloaded.
     let library = std::mem::ManuallyDrop::new(load(Library::Cuda)?);
     let Some(init) = find(&library, "cuInit") else { return Err("the library has no cuInit".to_owned()) };
@@ -47,11 +47,11 @@ pub fn query() -> Result<Cuda, String> {
         init(0)
     };
     if init != 0 {
-        return Ok(Cuda { init, ..Cuda::default() });
+        return Ok(CudaAnswers { init, ..CudaAnswers::default() });
     }
     let mut count: c_int = 0;
     call!(&library, "cuDeviceGetCount", (&mut count => *mut c_int))?;
-    let devices = (0..count).map(|ordinal| device(&library, ordinal)).collect::<Result<Vec<_>, _>>()?;
+    let devices = (0..count).map(|ordinal| query_device(&library, ordinal)).collect::<Result<Vec<_>, _>>()?;
     let ordinals = 0..devices.len();
     let all = ordinals.clone().flat_map(|from| ordinals.clone().map(move |to| (from, to)));
     let pairs = all.filter(|(from, to)| from != to).map(|(from, to)| {
@@ -62,10 +62,10 @@ pub fn query() -> Result<Cuda, String> {
         CudaPair { from, to, reaches: asked.ok().map(|()| yes != 0) }
     });
     let pairs = pairs.collect();
-    Ok(Cuda { init, devices, pairs })
+    Ok(CudaAnswers { init, devices, pairs })
 }
 
-fn device(library: &Handle, ordinal: c_int) -> Result<CudaDevice, String> {
+fn query_device(library: &Handle, ordinal: c_int) -> Result<CudaDevice, String> {
     let mut device: c_int = 0;
     call!(library, "cuDeviceGet", (&mut device => *mut c_int, ordinal => c_int))?;
     let mut text = [0u8; 64];
@@ -75,16 +75,16 @@ fn device(library: &Handle, ordinal: c_int) -> Result<CudaDevice, String> {
         .or_else(|_| call!(library, "cuDeviceGetUuid", (bytes.as_mut_ptr() => *mut u8, device => c_int)))?;
     let mut fabric: c_int = 0;
     let has =
-        call!(library, "cuDeviceGetAttribute", (&mut fabric => *mut c_int, FABRIC => c_int, device => c_int));
+        call!(library, "cuDeviceGetAttribute", (&mut fabric => *mut c_int, FABRIC_ATTRIBUTE => c_int, device => c_int));
     Ok(CudaDevice {
-        pci: kernel_address(&c_text(&text)),
-        uuid: uuid(&bytes),
+        pci: to_kernel_pci_address(&text_before_nul(&text)),
+        uuid: format_uuid(&bytes),
         fabric: has.ok().map(|()| fabric != 0),
     })
 }
 
 /// Formats a UUID as nvidia-smi does.
-fn uuid(bytes: &[u8; 16]) -> String {
+fn format_uuid(bytes: &[u8; 16]) -> String {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
@@ -94,6 +94,6 @@ mod tests {
     #[test]
     fn a_uuid_is_written_as_by_nvidia_smi() {
         let bytes = std::array::from_fn(|i| u8::try_from(i).unwrap());
-        assert_eq!(super::uuid(&bytes), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
+        assert_eq!(super::format_uuid(&bytes), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
     }
 }

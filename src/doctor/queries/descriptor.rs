@@ -19,7 +19,7 @@ pub enum Descriptor {
 }
 
 /// Takes a file descriptor of the parent process.
-pub fn take(descriptor: i32) -> Descriptor {
+pub fn take_descriptor(descriptor: i32) -> Descriptor {
     let errno = || io::Error::last_os_error().raw_os_error().unwrap_or(0);
     // SAFETY: the calls take numbers alone, and what they return is a descriptor of ours, which is closed at exit.
     unsafe {

@@ -1,10 +1,10 @@
 //! Variables that change which devices a process sees, or how libraries share memory. Each is listed with its
 //! effect; none is bad by itself.
 
-use super::{Fact, System, named, plain};
+use super::{ExaminedSystem, Fact, plain_fact, with_name};
 
 /// Names of variables, and their effects. A name that ends in `*` is a prefix.
-const KNOWN: [(&str, &str); 23] = [
+const KNOWN_VARIABLES: [(&str, &str); 23] = [
     ("CUDA_VISIBLE_DEVICES", "CUDA shows only these devices, and numbers them so"),
     ("CUDA_DEVICE_ORDER", "the order of CUDA's numbers"),
     ("CUDA_MPS_PIPE_DIRECTORY", "contexts are those of an MPS server"),
@@ -30,27 +30,27 @@ const KNOWN: [(&str, &str); 23] = [
     ("GGML_CUDA_P2P", "llama.cpp uses peer access"),
 ];
 
-fn environment(value: impl ToString) -> Fact {
-    named("environment", Ok(plain(value)))
+fn environment_fact(value: impl ToString) -> Fact {
+    with_name("environment", Ok(plain_fact(value)))
 }
 
-pub fn facts(system: &System) -> Vec<Fact> {
+pub fn facts(system: &ExaminedSystem) -> Vec<Fact> {
     let meaning = |name: &str| {
-        KNOWN.iter().find(|(known, _)| {
-            known.strip_suffix('*').map_or(*known == name, |begin| name.starts_with(begin))
-        })
+        KNOWN_VARIABLES
+            .iter()
+            .find(|(known, _)| known.strip_suffix('*').map_or(*known == name, |begin| name.starts_with(begin)))
     };
     let mut set: Vec<Fact> = system
         .environment
         .iter()
         .filter_map(|(name, value)| {
             let (_, meaning) = meaning(name)?;
-            Some(environment(format!("{name}={value} ({meaning})")))
+            Some(environment_fact(format!("{name}={value} ({meaning})")))
         })
         .collect();
     set.sort_by(|one, other| one.value.cmp(&other.value));
     if set.is_empty() {
-        set.push(environment("nothing set that changes what is shared"));
+        set.push(environment_fact("nothing set that changes what is shared"));
     }
     set
 }

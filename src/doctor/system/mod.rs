@@ -22,70 +22,74 @@ mod tree;
 
 use super::queries::QueryResults;
 use anyhow::Result;
-use cupeer_launch::driver::Chosen;
+use cupeer_launch::driver::ChosenDriver;
 use pci::Gpu;
-use tree::{Known, Tree};
+use tree::{KernelFileTree, Readable};
 
-pub use cupeer_p2p::fact::{Fact, Verdict, alike};
+pub use cupeer_p2p::fact::{Fact, Verdict, group_alike};
 pub use process::Process;
 
-/// Returns a fact under its name. A fact that is withheld is unknown.
-fn named(name: &str, fact: Known<Fact>) -> Fact {
-    let fact = fact.unwrap_or_else(unknown);
+/// Returns a fact with this name. If its data could not be read, the fact is unknown, with the reason.
+fn with_name(name: &str, fact: Readable<Fact>) -> Fact {
+    let fact = fact.unwrap_or_else(unknown_fact);
     Fact { name: name.to_owned(), ..fact }
 }
 
-fn good(value: impl ToString) -> Fact {
+fn good_fact(value: impl ToString) -> Fact {
     Fact::good("", value)
 }
 
-fn plain(value: impl ToString) -> Fact {
+fn plain_fact(value: impl ToString) -> Fact {
     Fact::plain("", value)
 }
 
-fn unknown(why: impl ToString) -> Fact {
+fn unknown_fact(why: impl ToString) -> Fact {
     Fact::unknown("", why)
 }
 
-fn bad(value: impl ToString, breaks: &str, hint: &str) -> Fact {
+fn bad_fact(value: impl ToString, breaks: &str, hint: &str) -> Fact {
     Fact::bad("", value, breaks, hint)
 }
 
-/// Data from which the facts derive.
-pub struct System {
-    tree: Tree,
+/// Data about the machine and this process from which the facts derive.
+pub struct ExaminedSystem {
+    tree: KernelFileTree,
     pub queried: QueryResults,
     environment: Vec<(String, String)>,
     gpus: Vec<Gpu>,
 }
 
-impl System {
+impl ExaminedSystem {
     /// Reads this machine and this process.
-    pub fn here(chosen: Option<&Chosen>) -> Result<System> {
+    pub fn examine_machine(chosen: Option<&ChosenDriver>) -> Result<ExaminedSystem> {
         let environment = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
-        Ok(System::new(Tree::new("/"), QueryResults::read(chosen)?, environment.collect()))
+        Ok(ExaminedSystem::new(KernelFileTree::new("/"), QueryResults::run_queries(chosen)?, environment.collect()))
     }
 
     /// Reads this process, without the devices of the machine.
-    pub fn without_devices() -> System {
-        System::new(Tree::new("/"), QueryResults::nothing("the driver is simulated"), Vec::new())
+    pub fn without_devices() -> ExaminedSystem {
+        ExaminedSystem::new(
+            KernelFileTree::new("/"),
+            QueryResults::without_results("the driver is simulated"),
+            Vec::new(),
+        )
     }
 
-    fn new(tree: Tree, queried: QueryResults, environment: Vec<(String, String)>) -> System {
-        let mut gpus = pci::gpus(&tree);
+    fn new(tree: KernelFileTree, queried: QueryResults, environment: Vec<(String, String)>) -> ExaminedSystem {
+        let mut gpus = pci::list_gpus(&tree);
         // A sandbox may hide the PCI bus and show the devices. Facts about them are then unknown, not missing.
         for device in queried.nvml.iter().flat_map(|nvml| &nvml.devices) {
             if gpus.iter().all(|gpu| gpu.address != device.pci) {
                 gpus.push(Gpu { address: device.pci.clone(), bridges: Vec::new() });
             }
         }
-        System { tree, queried, environment, gpus }
+        ExaminedSystem { tree, queried, environment, gpus }
     }
 
     /// Returns all facts: about the machine, its devices, their pairs, and this process.
     pub fn facts(&self) -> Vec<Fact> {
-        let parts: [fn(&System) -> Vec<Fact>; 10] = [
+        let parts: [fn(&ExaminedSystem) -> Vec<Fact>; 10] = [
             module::facts,
             nodes::facts,
             gpus::facts,
@@ -102,7 +106,7 @@ impl System {
 
     /// Returns the facts that decide whether this process can share with another one.
     pub fn process(&self) -> Process {
-        Process::of(self)
+        Process::from_system(self)
     }
 
     /// Returns true if devices access each other over PCIe, false for a single device or if NVML reports NVLink for
@@ -116,7 +120,7 @@ impl System {
     }
 
     /// Makes a fact about peer access over PCIe neutral if no device uses PCIe for that.
-    fn over_pcie(&self, fact: Fact) -> Fact {
+    fn neutral_without_pcie(&self, fact: Fact) -> Fact {
         match (self.uses_pcie(), fact.verdict) {
             (Some(false), Verdict::Bad | Verdict::Unknown) => {
                 let why = if self.gpus.len() < 2 { "there are no two GPUs" } else { "all pairs have NVLink" };

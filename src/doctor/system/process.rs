@@ -1,6 +1,6 @@
 //! Identity and rights of this process: the facts that decide whether it can share with another process.
 
-use super::System;
+use super::ExaminedSystem;
 use super::{fabric, module, platform};
 use crate::queries::{CudaDevice, Descriptor};
 use schemars::JsonSchema;
@@ -80,9 +80,9 @@ pub struct Device {
 }
 
 impl Process {
-    pub fn of(system: &System) -> Process {
+    pub fn from_system(system: &ExaminedSystem) -> Process {
         let tree = &system.tree;
-        let status = tree.text("/proc/self/status").unwrap_or_default();
+        let status = tree.read_text("/proc/self/status").unwrap_or_default();
         let of = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let ids = |name: &str| {
             let numbers: Vec<u32> = of(name)?.split_whitespace().filter_map(|id| id.parse().ok()).collect();
@@ -94,23 +94,23 @@ impl Process {
         let user = ids("Uid");
         let mut namespaces = BTreeMap::new();
         for kind in ["pid", "ipc", "mnt", "net", "user", "uts", "cgroup"] {
-            // pid:[4026531836]
-            let id = tree.link(&format!("/proc/self/ns/{kind}")).ok();
+            // Example of a link: pid:[4026531836]
+            let id = tree.read_link(&format!("/proc/self/ns/{kind}")).ok();
             let id = id.as_deref().and_then(|link| link.split_once('[')?.1.strip_suffix(']'));
             namespaces.extend(id.map(|id| (kind.to_owned(), id.to_owned())));
         }
-        let ptrace_scope = match tree.text("/proc/sys/kernel/yama/ptrace_scope") {
+        let ptrace_scope = match tree.read_text("/proc/sys/kernel/yama/ptrace_scope") {
             Ok(text) => text.parse().ok(),
-            Err(withheld) => (withheld.is_absent() && tree.exists("/proc/sys/kernel")).then_some(0),
+            Err(withheld) => (withheld.is_not_found() && tree.exists("/proc/sys/kernel")).then_some(0),
         };
         let host_user =
-            user.as_ref().and_then(|user| outside(&tree.text("/proc/self/uid_map").ok()?, user.effective));
+            user.as_ref().and_then(|user| map_to_outer_id(&tree.read_text("/proc/self/uid_map").ok()?, user.effective));
         let nvml = system.queried.nvml.as_ref().ok();
         Process {
-            host: tree.text("/proc/sys/kernel/hostname").ok(),
-            boot_id: tree.text("/proc/sys/kernel/random/boot_id").ok(),
-            kernel: tree.text("/proc/sys/kernel/osrelease").ok(),
-            container: platform::container(system),
+            host: tree.read_text("/proc/sys/kernel/hostname").ok(),
+            boot_id: tree.read_text("/proc/sys/kernel/random/boot_id").ok(),
+            kernel: tree.read_text("/proc/sys/kernel/osrelease").ok(),
+            container: platform::detect_container(system),
             namespaces,
             user,
             group: ids("Gid"),
@@ -120,16 +120,16 @@ impl Process {
             seccomp: of("Seccomp").and_then(|text| text.trim().parse().ok()),
             ptrace_scope,
             descriptor: system.queried.descriptor.clone(),
-            shm: tree.file_system("/dev/shm").ok().map(|shm| shm.device),
-            imex: fabric::channels(system),
-            module: module::version(system),
+            shm: tree.file_system_of("/dev/shm").ok().map(|shm| shm.device),
+            imex: fabric::usable_imex_channels(system),
+            module: module::kernel_module_version(system),
             libraries: nvml.and_then(|nvml| nvml.driver.clone()),
-            devices: devices(system),
+            devices: list_devices(system),
         }
     }
 
     /// Returns true if the process has the capability to trace any process of its user namespace.
-    pub fn has_ptrace(&self) -> Option<bool> {
+    pub fn has_ptrace_capability(&self) -> Option<bool> {
         let effective = u64::from_str_radix(self.effective.as_deref()?, 16).ok()?;
         Some(effective >> CAP_SYS_PTRACE & 1 == 1)
     }
@@ -137,7 +137,7 @@ impl Process {
 
 /// Returns the devices that NVML shows: those that device nodes and cgroups allow. Without NVML, returns the
 /// devices that CUDA shows.
-fn devices(system: &System) -> Option<Vec<Device>> {
+fn list_devices(system: &ExaminedSystem) -> Option<Vec<Device>> {
     let cuda = system.queried.cuda.as_ref().ok().filter(|cuda| cuda.init == 0);
     let of_cuda = |pci: &str| cuda.and_then(|cuda| cuda.devices.iter().find(|device| device.pci == pci));
     let Ok(nvml) = &system.queried.nvml else {
@@ -157,18 +157,14 @@ fn devices(system: &System) -> Option<Vec<Device>> {
         shown: cuda.map(|_| of_cuda(&device.pci).is_some()),
         mig: device.mig,
         fabric: of_cuda(&device.pci).and_then(|device| device.fabric),
-        clique: device
-            .fabric
-            .as_ref()
-            .filter(|f| f.state == 3)
-            .map(|f| format!("{}/{}", f.cluster, f.clique)),
+        clique: device.fabric.as_ref().filter(|f| f.state == 3).map(|f| format!("{}/{}", f.cluster, f.clique)),
     });
     Some(devices.collect())
 }
 
 /// Returns the user id outside of a namespace for an id inside. `map` is the namespace's uid_map, whose lines have
 /// the first id inside, the first id outside, and the count.
-fn outside(map: &str, id: u32) -> Option<u32> {
+fn map_to_outer_id(map: &str, id: u32) -> Option<u32> {
     map.lines().find_map(|line| {
         let numbers: Vec<u32> = line.split_whitespace().filter_map(|number| number.parse().ok()).collect();
         let [inside, outside, count] = numbers[..] else { return None };
@@ -179,14 +175,14 @@ fn outside(map: &str, id: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::outside;
+    use super::map_to_outer_id;
 
     #[test]
     fn user_ids_are_translated_by_the_map() {
-        assert_eq!(outside("         0          0 4294967295\n", 1000), Some(1000));
-        assert_eq!(outside("0 1000 1\n1 100000 65536\n", 0), Some(1000));
-        assert_eq!(outside("0 1000 1\n1 100000 65536\n", 5), Some(100_004));
-        assert_eq!(outside("0 1000 1", 7), None);
-        assert_eq!(outside("no numbers", 0), None);
+        assert_eq!(map_to_outer_id("         0          0 4294967295\n", 1000), Some(1000));
+        assert_eq!(map_to_outer_id("0 1000 1\n1 100000 65536\n", 0), Some(1000));
+        assert_eq!(map_to_outer_id("0 1000 1\n1 100000 65536\n", 5), Some(100_004));
+        assert_eq!(map_to_outer_id("0 1000 1", 7), None);
+        assert_eq!(map_to_outer_id("no numbers", 0), None);
     }
 }

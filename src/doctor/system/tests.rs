@@ -1,9 +1,9 @@
 //! Machines that are made here, and what is said of them.
 
 use super::*;
-use crate::queries::{Cuda, CudaDevice, CudaPair, Descriptor};
-use cupeer_nvidia::nvml::machine::{Fabric, Nvml, NvmlDevice, NvmlPair};
-use cupeer_p2p::fact::of_pair;
+use crate::queries::{CudaAnswers, CudaDevice, CudaPair, Descriptor};
+use cupeer_nvidia::nvml::machine::{FabricMembership, NvmlDevice, NvmlDevicePair, NvmlMachine};
+use cupeer_p2p::fact::facts_about_pair;
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -23,13 +23,9 @@ impl Made {
             descriptor: Some(Descriptor::Taken),
         };
         let made = Made { root: tempfile::tempdir().unwrap(), queried, environment: Vec::new() };
-        for directory in [
-            "sys/class/iommu",
-            "sys/bus/pci/devices",
-            "sys/kernel/iommu_groups",
-            "dev/shm",
-            "proc/sys/kernel",
-        ] {
+        for directory in
+            ["sys/class/iommu", "sys/bus/pci/devices", "sys/kernel/iommu_groups", "dev/shm", "proc/sys/kernel"]
+        {
             fs::create_dir_all(made.root.path().join(directory)).unwrap();
         }
         made.file("/proc/cmdline", "quiet");
@@ -82,25 +78,18 @@ impl Made {
             self.link(&format!("{device}/iommu_group"), &format!("../../../kernel/iommu_groups/{number}"));
             self.file(&format!("/sys/kernel/iommu_groups/{number}/type"), format!("{kind}\n"));
         }
-        self.link(
-            &format!("/sys/bus/pci/devices/{address}"),
-            &format!("../../..{}", &device["/sys".len()..]),
-        );
+        self.link(&format!("/sys/bus/pci/devices/{address}"), &format!("../../..{}", &device["/sys".len()..]));
     }
 
     /// NVIDIA's module and libraries, which know these devices; each pair answers so.
-    fn driver(&mut self, addresses: &[&str], pair: &NvmlPair, reaches: bool) {
+    fn driver(&mut self, addresses: &[&str], pair: &NvmlDevicePair, reaches: bool) {
         self.file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (x)\nGCC version: 12\n");
-        self.file(
-            "/proc/driver/nvidia/params",
-            "EnableResizableBar: 0\nNvLinkDisable: 0\nRegistryDwords: \"\"\n",
-        );
+        self.file("/proc/driver/nvidia/params", "EnableResizableBar: 0\nNvLinkDisable: 0\nRegistryDwords: \"\"\n");
         for name in ["nvidiactl", "nvidia-uvm"] {
             self.file(&format!("/dev/{name}"), "");
         }
         let uuid = |i: usize| format!("GPU-{i}");
-        let of_all =
-            |from: usize| (0..addresses.len()).filter(move |to| *to != from).map(move |to| (from, to));
+        let of_all = |from: usize| (0..addresses.len()).filter(move |to| *to != from).map(move |to| (from, to));
         let pairs: Vec<(usize, usize)> = (0..addresses.len()).flat_map(of_all).collect();
         let device = |(i, address): (usize, &&str)| {
             self.file(&format!("/dev/nvidia{i}"), "");
@@ -111,46 +100,37 @@ impl Made {
                 persistence: Some(true),
                 mig: Some(false),
                 compute_mode: Some(0),
-                fabric: Some(Fabric { state: 0, status: 0, cluster: String::new(), clique: 0 }),
+                fabric: Some(FabricMembership { state: 0, status: 0, cluster: String::new(), clique: 0 }),
                 ..NvmlDevice::default()
             }
         };
-        self.queried.nvml = Ok(Nvml {
+        self.queried.nvml = Ok(NvmlMachine {
             driver: Some("580.159.04".into()),
             devices: addresses.iter().enumerate().map(device).collect(),
-            pairs: pairs.iter().map(|(from, to)| NvmlPair { from: *from, to: *to, ..pair.clone() }).collect(),
+            pairs: pairs.iter().map(|(from, to)| NvmlDevicePair { from: *from, to: *to, ..pair.clone() }).collect(),
         });
-        let device = |(i, address): (usize, &&str)| CudaDevice {
-            pci: (*address).to_owned(),
-            uuid: uuid(i),
-            fabric: Some(true),
-        };
-        self.queried.cuda = Ok(Cuda {
+        let device =
+            |(i, address): (usize, &&str)| CudaDevice { pci: (*address).to_owned(), uuid: uuid(i), fabric: Some(true) };
+        self.queried.cuda = Ok(CudaAnswers {
             init: 0,
             devices: addresses.iter().enumerate().map(device).collect(),
-            pairs: pairs
-                .iter()
-                .map(|(from, to)| CudaPair { from: *from, to: *to, reaches: Some(reaches) })
-                .collect(),
+            pairs: pairs.iter().map(|(from, to)| CudaPair { from: *from, to: *to, reaches: Some(reaches) }).collect(),
         });
     }
 
-    fn nvml(&mut self) -> &mut Nvml {
+    fn nvml(&mut self) -> &mut NvmlMachine {
         self.queried.nvml.as_mut().unwrap()
     }
 
-    fn system(self) -> (System, tempfile::TempDir) {
-        (System::new(Tree::new(self.root.path()), self.queried, self.environment), self.root)
+    fn system(self) -> (ExaminedSystem, tempfile::TempDir) {
+        (ExaminedSystem::new(KernelFileTree::new(self.root.path()), self.queried, self.environment), self.root)
     }
 }
 
 /// The values of the facts of a name, with their verdicts, each once.
 fn of(facts: &[Fact], name: &str) -> Vec<(Verdict, String)> {
-    let mut found: Vec<_> = facts
-        .iter()
-        .filter(|fact| fact.name == name)
-        .map(|fact| (fact.verdict, fact.value.clone()))
-        .collect();
+    let mut found: Vec<_> =
+        facts.iter().filter(|fact| fact.name == name).map(|fact| (fact.verdict, fact.value.clone())).collect();
     found.dedup();
     found
 }
@@ -161,8 +141,8 @@ fn is(facts: &[Fact], name: &str, verdict: Verdict, value: &str) {
     assert!(found.iter().any(|(v, text)| *v == verdict && text == value), "{name}: {found:?}");
 }
 
-const NVLINK: NvmlPair = NvmlPair { from: 0, to: 0, read: Some(0), write: Some(0), nvlink: Some(0) };
-const PCIE: NvmlPair = NvmlPair { from: 0, to: 0, read: Some(0), write: Some(0), nvlink: Some(5) };
+const NVLINK: NvmlDevicePair = NvmlDevicePair { from: 0, to: 0, read: Some(0), write: Some(0), nvlink: Some(0) };
+const PCIE: NvmlDevicePair = NvmlDevicePair { from: 0, to: 0, read: Some(0), write: Some(0), nvlink: Some(5) };
 
 /// A server of eight GPUs, each below a switch of its own.
 fn server() -> Made {
@@ -178,7 +158,7 @@ fn server() -> Made {
     made.file("/sys/class/iommu/dmar0/x", "");
     made.file("/dev/nvidia-caps-imex-channels/channel0", "");
     for device in &mut made.nvml().devices {
-        device.fabric = Some(Fabric { state: 3, status: 0, cluster: "ab".into(), clique: 1 });
+        device.fabric = Some(FabricMembership { state: 3, status: 0, cluster: "ab".into(), clique: 1 });
     }
     made
 }
@@ -187,8 +167,7 @@ fn server() -> Made {
 fn a_good_server_has_nothing_bad_or_unknown() {
     let (system, _root) = server().system();
     let facts = system.facts();
-    let others: Vec<_> =
-        facts.iter().filter(|fact| matches!(fact.verdict, Verdict::Bad | Verdict::Unknown)).collect();
+    let others: Vec<_> = facts.iter().filter(|fact| matches!(fact.verdict, Verdict::Bad | Verdict::Unknown)).collect();
     assert!(others.is_empty(), "{others:?}");
     is(&facts, "kernel module", Verdict::Plain, "open, 580.159.04");
     is(&facts, "driver versions", Verdict::Good, "module and libraries 580.159.04");
@@ -202,7 +181,7 @@ fn a_good_server_has_nothing_bad_or_unknown() {
     is(&facts, "imex channels", Verdict::Good, "channel0");
     assert_eq!(facts.iter().filter(|fact| fact.name == "peer access").count(), 56);
     // Eight devices that are alike are one row.
-    let rows = alike(&facts);
+    let rows = group_alike(&facts);
     assert_eq!(rows.iter().filter(|(fact, _)| fact.name == "pcie link").count(), 1);
     let (_, about) = rows.iter().find(|(fact, _)| fact.name == "peer access").unwrap();
     assert_eq!(about, "56 pairs from 0000:01:00.0 -> 0000:02:00.0");
@@ -226,7 +205,7 @@ fn workstation() -> Made {
 fn a_domain_of_several_machines_needs_channels() {
     let mut made = workstation();
     for device in &mut made.queried.nvml.as_mut().expect("NVML").devices {
-        device.fabric = Some(Fabric { state: 3, status: 0, cluster: "ab".into(), clique: 1 });
+        device.fabric = Some(FabricMembership { state: 3, status: 0, cluster: "ab".into(), clique: 1 });
     }
     let (system, _root) = made.system();
     is(&system.facts(), "imex channels", Verdict::Bad, "there is no /dev/nvidia-caps-imex-channels");
@@ -243,14 +222,13 @@ fn settings_that_lose_peer_writes_are_named() {
     is(&facts, "acs", Verdict::Bad, "peer traffic is redirected by 0000:01:00.0");
     is(&facts, "pcie link", Verdict::Bad, "x4 at 16.0 GT/s; x16 is possible");
     is(&facts, "pcie link", Verdict::Good, "x16 at 16.0 GT/s");
-    let alone =
-        "there is no /dev/nvidia-caps-imex-channels; only an NVLink domain of several machines needs them";
+    let alone = "there is no /dev/nvidia-caps-imex-channels; only an NVLink domain of several machines needs them";
     is(&facts, "imex channels", Verdict::Plain, alone);
     for fact in facts.iter().filter(|fact| fact.verdict == Verdict::Bad) {
         assert!(fact.breaks.is_some() && fact.hint.is_some(), "{fact:?}");
     }
     // The facts about a pair include those about each device, and those about the machine.
-    let pair: Vec<Fact> = of_pair(&facts, "0000:03:00.0", "0000:02:00.0").into_iter().cloned().collect();
+    let pair: Vec<Fact> = facts_about_pair(&facts, "0000:03:00.0", "0000:02:00.0").into_iter().cloned().collect();
     let names: Vec<&str> =
         pair.iter().filter(|fact| fact.verdict == Verdict::Bad).map(|fact| fact.name.as_str()).collect();
     assert!(names.contains(&"acs") && names.contains(&"pcie link"), "{names:?}");
@@ -263,12 +241,7 @@ fn nvlink_between_all_makes_pcie_nobodys_trouble() {
     let mut made = workstation();
     made.nvml().pairs.iter_mut().for_each(|pair| pair.nvlink = Some(0));
     let (system, _root) = made.system();
-    is(
-        &system.facts(),
-        "acs",
-        Verdict::Plain,
-        "peer traffic is redirected by 0000:01:00.0 (all pairs have NVLink)",
-    );
+    is(&system.facts(), "acs", Verdict::Plain, "peer traffic is redirected by 0000:01:00.0 (all pairs have NVLink)");
 }
 
 #[test]
@@ -302,13 +275,13 @@ fn facts_that_only_root_may_read_are_unknown() {
 
 #[test]
 fn nvml_and_cuda_may_disagree() {
-    let none = NvmlPair { read: Some(1), write: Some(1), ..PCIE };
+    let none = NvmlDevicePair { read: Some(1), write: Some(1), ..PCIE };
     for (pair, reaches, verdict, value) in [
         (&none, true, Verdict::Bad, "CUDA says yes, NVML says CHIPSET_NOT_SUPPORTED"),
         (&none, false, Verdict::Bad, "none: CHIPSET_NOT_SUPPORTED"),
         (&PCIE, false, Verdict::Bad, "NVML says OK by PCIe, CUDA says no"),
         (&PCIE, true, Verdict::Good, "by PCIe, for NVML and for CUDA"),
-        (&NvmlPair { read: None, ..PCIE }, true, Verdict::Unknown, "NVML does not say"),
+        (&NvmlDevicePair { read: None, ..PCIE }, true, Verdict::Unknown, "NVML does not say"),
     ] {
         let mut made = Made::new();
         made.driver(&["0000:02:00.0", "0000:03:00.0"], pair, reaches);
@@ -320,12 +293,7 @@ fn nvml_and_cuda_may_disagree() {
     made.driver(&["0000:02:00.0", "0000:03:00.0"], &PCIE, true);
     made.queried.cuda.as_mut().unwrap().devices.remove(1);
     let (system, _root) = made.system();
-    is(
-        &system.facts(),
-        "peer access",
-        Verdict::Unknown,
-        "NVML says OK; CUDA does not show both to this process",
-    );
+    is(&system.facts(), "peer access", Verdict::Unknown, "NVML says OK; CUDA does not show both to this process");
     let devices = system.process().devices.unwrap();
     assert_eq!(devices.iter().map(|device| device.shown).collect::<Vec<_>>(), [Some(true), Some(false)]);
 }
@@ -352,20 +320,17 @@ fn a_virtual_machine_and_a_device_given_to_one() {
 fn a_container_that_shows_nothing_has_nothing_guessed() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir_all(root.path().join("dev/shm")).unwrap();
-    let system = System::new(Tree::new(root.path()), QueryResults::nothing("nobody was asked"), Vec::new());
+    let system = ExaminedSystem::new(
+        KernelFileTree::new(root.path()),
+        QueryResults::without_results("nobody was asked"),
+        Vec::new(),
+    );
     let facts = system.facts();
     let bad: Vec<_> = facts.iter().filter(|fact| fact.verdict == Verdict::Bad).collect();
     assert!(bad.is_empty(), "{bad:?}");
-    for name in [
-        "iommu",
-        "kernel module",
-        "cuInit",
-        "virtualisation",
-        "pidfd_getfd",
-        "locked memory",
-        "namespaces",
-        "user",
-    ] {
+    for name in
+        ["iommu", "kernel module", "cuInit", "virtualisation", "pidfd_getfd", "locked memory", "namespaces", "user"]
+    {
         assert_eq!(of(&facts, name)[0].0, Verdict::Unknown, "{name}");
     }
     is(&facts, "iommu", Verdict::Unknown, "there is no /sys/class/iommu");
@@ -385,21 +350,17 @@ fn settings_of_the_devices_and_of_the_driver() {
     nvml.devices[0].mig = Some(true);
     nvml.devices[1].compute_mode = Some(3);
     nvml.devices[1].memory = Some(96 << 30);
-    nvml.devices[0].fabric = Some(Fabric { state: 2, status: 0, cluster: String::new(), clique: 0 });
+    nvml.devices[0].fabric = Some(FabricMembership { state: 2, status: 0, cluster: String::new(), clique: 0 });
     made.queried.cuda.as_mut().unwrap().init = 802;
     let (system, _root) = made.system();
     let facts = system.facts();
     is(&facts, "driver versions", Verdict::Bad, "module 580.159.04, libraries 575.1");
-    let forced = "EnableResizableBar=1, RegistryDwords=ForceP2P=0x11: peer access is forced, whatever the machine can do";
+    let forced =
+        "EnableResizableBar=1, RegistryDwords=ForceP2P=0x11: peer access is forced, whatever the machine can do";
     is(&facts, "driver parameters", Verdict::Unknown, forced);
     is(&facts, "mig", Verdict::Bad, "on");
     is(&facts, "compute mode", Verdict::Bad, "exclusive process");
-    is(
-        &facts,
-        "bar1",
-        Verdict::Unknown,
-        "64GiB for 96GiB of memory: it depends on the driver whether that is enough",
-    );
+    is(&facts, "bar1", Verdict::Unknown, "64GiB for 96GiB of memory: it depends on the driver whether that is enough");
     is(&facts, "fabric manager", Verdict::Bad, "1 of 2 devices are not registered yet");
     is(&facts, "cuInit", Verdict::Bad, "CUDA_ERROR_SYSTEM_NOT_READY");
 }

@@ -1,6 +1,6 @@
 //! The tracks: the numbers and names of processes and threads in the trace.
 
-use super::writer::{Track, Writer};
+use super::writer::{TraceEventWriter, Track};
 use cupeer_record::{Job, Process};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -33,11 +33,11 @@ impl Tracks {
         Tracks { pids, keeps_tids, threads: HashMap::new(), named: HashSet::new() }
     }
 
-    pub fn process(
+    pub fn write_process_name(
         &mut self,
         index: usize,
         process: &Process,
-        out: &mut Writer<impl Write>,
+        out: &mut TraceEventWriter<impl Write>,
     ) -> io::Result<()> {
         if !self.named.insert(index) {
             return Ok(());
@@ -46,19 +46,24 @@ impl Tracks {
         let rank = process.rank().map_or(String::new(), |rank| format!("rank {rank}: "));
         let name = format!("{rank}{program} {} on {}", process.header.pid, process.host());
         let order = process.rank().unwrap_or(u32::MAX >> 1);
-        let track = self.first(index);
-        out.name(track, "process_name", &name.into())?;
-        out.name(track, "process_sort_index", &order.into())
+        let track = self.process_track(index);
+        out.write_name(track, "process_name", &name.into())?;
+        out.write_name(track, "process_sort_index", &order.into())
     }
 
     /// Returns the track of a process. Viewers show a thread for every number, and the first thread has the
     /// number of the process.
-    pub fn first(&self, process: usize) -> Track {
+    pub fn process_track(&self, process: usize) -> Track {
         Track { pid: self.pids[process], tid: self.pids[process] }
     }
 
     /// Returns the track of a thread. Writes the name of the thread at the first call for that thread.
-    pub fn thread(&mut self, process: usize, tid: u32, out: &mut Writer<impl Write>) -> io::Result<Track> {
+    pub fn thread_track(
+        &mut self,
+        process: usize,
+        tid: u32,
+        out: &mut TraceEventWriter<impl Write>,
+    ) -> io::Result<Track> {
         let pid = self.pids[process];
         let next = FIRST_THREAD + self.threads.len() as u32;
         let mut is_new = false;
@@ -68,7 +73,7 @@ impl Tracks {
         });
         let track = Track { pid, tid: number };
         if is_new {
-            out.name(track, "thread_name", &format!("thread {tid}").into())?;
+            out.write_name(track, "thread_name", &format!("thread {tid}").into())?;
         }
         Ok(track)
     }

@@ -21,29 +21,29 @@ const SHORTEST: u64 = 2;
 /// The name of the color of calls that a fault plan changed, in viewers that know it.
 const ON_PURPOSE: &str = "terrible";
 
-pub struct Writer<W> {
+pub struct TraceEventWriter<W> {
     out: W,
     began: u64,
     is_first: bool,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> TraceEventWriter<W> {
     pub fn new(out: W, began: u64) -> Self {
-        Writer { out, began, is_first: true }
+        TraceEventWriter { out, began, is_first: true }
     }
 
-    pub fn begin(&mut self) -> io::Result<()> {
+    pub fn write_begin(&mut self) -> io::Result<()> {
         let other = json!({"producer": "cupeer report", "began_ns": self.began.to_string()});
         write!(self.out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{other},\"traceEvents\":[")
     }
 
-    pub fn end(&mut self) -> io::Result<()> {
+    pub fn write_end(&mut self) -> io::Result<()> {
         self.out.write_all(b"\n]}\n")?;
         self.out.flush()
     }
 
-    pub fn name(&mut self, track: Track, what: &str, name: &Value) -> io::Result<()> {
-        self.next()?;
+    pub fn write_name(&mut self, track: Track, what: &str, name: &Value) -> io::Result<()> {
+        self.write_separator()?;
         let key = if name.is_number() { "sort_index" } else { "name" };
         let Track { pid, tid } = track;
         write!(
@@ -54,33 +54,32 @@ impl<W: Write> Writer<W> {
 
     /// Writes a call as a slice, from its start to its return; to the end of the recording if the call has
     /// not returned.
-    pub fn slice(
+    pub fn write_slice(
         &mut self,
         track: Track,
         (name, call): (&str, &Call),
         (at, until): (u64, u64),
         args: &Map<String, Value>,
     ) -> io::Result<()> {
-        self.next()?;
+        self.write_separator()?;
         let is_hung = call.outcome == Outcome::Pending;
         let name = if is_hung { Value::from(format!("{name} (has not returned)")) } else { name.into() };
-        let groups = call
-            .function
-            .map_or(Vec::new(), |function| function.spec().groups().map(|group| group.name()).collect());
+        let groups =
+            call.function.map_or(Vec::new(), |function| function.spec().groups().map(|group| group.name()).collect());
         let groups = if groups.is_empty() { "unknown".to_owned() } else { groups.join(",") };
         let ns = until.saturating_sub(at).max(SHORTEST);
         write!(self.out, "{{\"ph\":\"X\",\"name\":{name},\"cat\":\"{groups}\",")?;
-        if faults::has_changed(call) {
+        if faults::has_fault_effect(call) {
             write!(self.out, "\"cname\":\"{ON_PURPOSE}\",")?;
         }
-        self.place(track, at)?;
+        self.write_place_and_time(track, at)?;
         write!(self.out, ",\"dur\":{}.{:03},\"args\":", ns / 1000, ns % 1000)?;
         serde_json::to_writer(&mut self.out, args)?;
         self.out.write_all(b"}")
     }
 
     /// Writes an instant event: a mark of the program, or a finding of a rule.
-    pub fn mark(
+    pub fn write_instant(
         &mut self,
         track: Track,
         at: u64,
@@ -88,10 +87,10 @@ impl<W: Write> Writer<W> {
         name: &str,
         args: Option<&Map<String, Value>>,
     ) -> io::Result<()> {
-        self.next()?;
+        self.write_separator()?;
         let name = Value::from(name);
         write!(self.out, "{{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"{category}\",\"name\":{name},")?;
-        self.place(track, at)?;
+        self.write_place_and_time(track, at)?;
         if let Some(args) = args {
             self.out.write_all(b",\"args\":")?;
             serde_json::to_writer(&mut self.out, args)?;
@@ -100,39 +99,30 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes the values of a counter, which are valid from a time on.
-    pub fn counter(
-        &mut self,
-        track: Track,
-        at: u64,
-        name: &str,
-        values: &Map<String, Value>,
-    ) -> io::Result<()> {
-        self.next()?;
+    pub fn write_counter(&mut self, track: Track, at: u64, name: &str, values: &Map<String, Value>) -> io::Result<()> {
+        self.write_separator()?;
         write!(self.out, "{{\"ph\":\"C\",\"name\":{},", Value::from(name))?;
-        self.place(track, at)?;
+        self.write_place_and_time(track, at)?;
         write!(self.out, ",\"args\":{}}}", Value::from(values.clone()))
     }
 
     /// Writes one end of an arrow. The end is inside of the slice that begins at this time, so the order of
     /// the two events does not matter.
-    pub fn arrow(&mut self, track: Track, at: u64, phase: char, id: u64) -> io::Result<()> {
-        self.next()?;
+    pub fn write_arrow_end(&mut self, track: Track, at: u64, phase: char, id: u64) -> io::Result<()> {
+        self.write_separator()?;
         let bind = if phase == 'f' { "\"bp\":\"e\"," } else { "" };
-        write!(
-            self.out,
-            "{{\"ph\":\"{phase}\",{bind}\"name\":\"handle\",\"cat\":\"handle\",\"id\":\"{id:#018x}\","
-        )?;
-        self.place(track, at.saturating_add(1))?;
+        write!(self.out, "{{\"ph\":\"{phase}\",{bind}\"name\":\"handle\",\"cat\":\"handle\",\"id\":\"{id:#018x}\",")?;
+        self.write_place_and_time(track, at.saturating_add(1))?;
         self.out.write_all(b"}")
     }
 
-    fn place(&mut self, track: Track, at: u64) -> io::Result<()> {
+    fn write_place_and_time(&mut self, track: Track, at: u64) -> io::Result<()> {
         let ns = at.saturating_sub(self.began);
         let Track { pid, tid } = track;
         write!(self.out, "\"pid\":{pid},\"tid\":{tid},\"ts\":{}.{:03}", ns / 1000, ns % 1000)
     }
 
-    fn next(&mut self) -> io::Result<()> {
+    fn write_separator(&mut self) -> io::Result<()> {
         let before: &[u8] = if self.is_first { b"\n" } else { b",\n" };
         self.is_first = false;
         self.out.write_all(before)

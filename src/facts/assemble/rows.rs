@@ -2,20 +2,20 @@
 //! about all processes together follow from these in [`super::part`].
 
 use crate::assemble::part::JobPart;
-use crate::assemble::part::directory::{bypassed, hangs, quiet, started};
+use crate::assemble::part::directory::{bypassing_processes, read_hangs, started_row, unrecorded_processes};
 use crate::follow::collect::Collected;
 use crate::follow::collect::ProcessStats;
-use crate::follow::functions::{Functions, Number};
+use crate::follow::functions::{FunctionCounts, Number};
 use crate::follow::{faults, pools};
 use crate::infer::{self, leaks};
 use cupeer_record::{self as record, Call, Job};
 use cupeer_report::filter::Filter;
-use cupeer_report::lives::{became, began, began_at};
+use cupeer_report::lives::{end_and_executed_program, process_start, recording_start};
 use cupeer_report::model::{
     Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Record, Unknown, Uuid, Word,
 };
 use cupeer_report::names::counted;
-use cupeer_report::places::{Nameless, Names, Places};
+use cupeer_report::places::{FunctionFinder, NoSymbols, PlaceTable};
 use cupeer_report::values;
 use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::record::{meta, mode};
@@ -24,48 +24,48 @@ use std::time::SystemTime;
 
 /// Builds the data of one recording. If it `is_part` of a job, the data includes facts that only matter together with those
 /// of other parts.
-pub fn reduced(
+pub fn build_part(
     job: &Job,
     filter: &Filter,
     mut all: Collected,
-    names: &mut dyn Names,
+    names: &mut dyn FunctionFinder,
     is_part: bool,
 ) -> JobPart {
-    let began = began(job);
-    let ended = ended(&all, filter, began);
-    let mut places = Places::new(&job.processes, names);
+    let began = recording_start(job);
+    let ended = end_of_recording(&all, filter, began);
+    let mut places = PlaceTable::new(&job.processes, names);
     let context = infer::Context::new(job, &all, filter, is_part);
-    let found = infer::found(&context, &mut places);
+    let found = infer::find_all(&context, &mut places);
     let clues = infer::clues(&context, &mut places);
-    let accesses = infer::accesses(&context, &all.fates);
+    let accesses = infer::handle_accesses(&context, &all.fates);
     let (memory, memory_over_time) = infer::device_memory(&context, &mut places);
     let allocations = context.imports().rows(&all.fates, ended);
-    let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &all.made_by, &mut places);
+    let groups = all.failures.group_rows(&all.functions, &all.fates, &all.stacks, &all.made_by, &mut places);
     let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, made_by, &mut places);
-    let processes = processes(job, filter, &all, &mut places, ended);
+    let processes = process_rows(job, filter, &all, &mut places, ended);
     let leaks = leaks::rows(&all, job, &mut places, filter, ended);
     let pools = pools::rows(&all.memories, &all.fates);
     let record = record_row(job, &all, filter, began, ended);
     // There may be very many callers, and symbol look-ups are slow, so callers have only a library and an offset.
-    let mut nameless = Nameless;
-    let mut unnamed = Places::new(&job.processes, &mut nameless);
-    let (callers, callers_more) = std::mem::take(&mut all.callers).named(&all.functions, &mut unnamed);
+    let mut nameless = NoSymbols;
+    let mut unnamed = PlaceTable::new(&job.processes, &mut nameless);
+    let (callers, callers_more) = std::mem::take(&mut all.callers).resolve_names(&all.functions, &mut unnamed);
     let fired = std::mem::take(&mut all.fired);
     let (marks, marks_more) = std::mem::take(&mut all.marks).rows(&all.fates);
     JobPart {
         record,
         keys: job.processes.iter().map(|process| process.header.key_check).collect(),
         processes,
-        devices: devices(job),
-        functions: all.functions.sums(),
+        devices: device_rows(job),
+        functions: all.functions.take_sums(),
         callers,
         callers_more,
         found,
         faults: faults::rows(job, fired),
-        handles: all.ledger.rows(&all.fates, accesses, |entry| {
-            all.allocators.allocator_of(entry, &job.processes, &all.stacks)
-        }),
+        handles: all
+            .ledger
+            .rows(&all.fates, accesses, |entry| all.allocators.allocator_of(entry, &job.processes, &all.stacks)),
         handles_more: 0,
         handles_more_bytes: 0,
         allocations,
@@ -80,14 +80,14 @@ pub fn reduced(
         clues,
         marks,
         marks_more,
-        escaped: escaped(job),
+        escaped: bypass_rows(job),
         unnamed: Vec::new(),
     }
 }
 
 /// Returns the end of the recording: the last event, the last end of a process, or now if a process runs; at most the end of the
 /// filter's time range.
-pub fn ended(all: &Collected, filter: &Filter, began: u64) -> u64 {
+pub fn end_of_recording(all: &Collected, filter: &Filter, began: u64) -> u64 {
     let ends = all.fates.iter().map(|fate| fate.last_seen.max(fate.ended_by.unwrap_or(0)));
     let mut ended = ends.max().unwrap_or(began);
     if all.fates.iter().any(|fate| fate.alive == Some(true))
@@ -111,8 +111,8 @@ fn record_row(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_
         let path = process.path.display();
         problems.extend(stats.problem.iter().map(|problem| format!("{path} {problem}")));
         problems.extend(process.text(meta::MISSING).map(|missing| format!("{path}: {missing}")));
-        problems.extend(process.ends_early().map(|how| format!("{path} {how}")));
-        problems.extend(unknown_ends(stats, &all.functions).map(|which| format!("{path} {which}")));
+        problems.extend(process.reason_for_early_end().map(|how| format!("{path} {how}")));
+        problems.extend(describe_unknown_ends(stats, &all.functions).map(|which| format!("{path} {which}")));
     }
     for table in job.tables.iter().filter(|table| table.refused > 0) {
         let text = "had no room for some of what was open";
@@ -129,54 +129,53 @@ fn record_row(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_
             [] => "ring",
             _ => "mixed",
         },
-        dropped: job.processes.iter().any(record::Process::has_dropped),
+        dropped: job.processes.iter().any(record::Process::has_overwritten),
         hosts: Vec::new(),
         events: all.stats.iter().map(|stats| stats.events).sum(),
         repeated: all.stats.iter().fold(0, |all, stats| all.saturating_add(stats.repeated)),
         lost: job.processes.iter().fold(0, |all, process| all.saturating_add(process.header.lost)),
         commands: job.commands.clone(),
-        started: job.started.iter().map(started).collect(),
-        forked: infer::forks::late(job, all).filter(|late| late.has_failed).count() as u64,
-        hangs: hangs(&job.hangs),
+        started: job.started.iter().map(started_row).collect(),
+        forked: infer::forks::forked_after_init(job, all).filter(|late| late.has_failed).count() as u64,
+        hangs: read_hangs(&job.hangs),
         quiet: Vec::new(),
         problems,
-        matching: (!filter.given.is_empty()).then(|| all.stats.iter().map(|stats| stats.chosen).sum()),
-        filters: filter.given.clone(),
-        in_part: !filter.chooses_all_calls(),
+        matching: (!filter.given_options.is_empty()).then(|| all.stats.iter().map(|stats| stats.chosen).sum()),
+        filters: filter.given_options.clone(),
+        in_part: !filter.has_all_calls(),
     };
-    record.add_quiet(quiet(job));
+    record.add_quiet(unrecorded_processes(job));
     record
 }
 
 /// Returns a sentence without a subject about calls whose end may be missing; `None` if there are none.
-fn unknown_ends(stats: &ProcessStats, functions: &Functions) -> Option<String> {
+fn describe_unknown_ends(stats: &ProcessStats, functions: &FunctionCounts) -> Option<String> {
     let (number, tid) = stats.unknown_ends.first()?;
     let calls = counted(stats.unknown_ends.len() as u64, "call");
     let first = functions.name(*number);
     Some(format!("does not show whether {calls} returned, the first of them {first} in thread {tid}"))
 }
 
-fn boot_text(id: &[u8; 16]) -> String {
+fn format_boot_id(id: &[u8; 16]) -> String {
     Uuid(*id).to_string().split_off(4)
 }
 
 /// Returns the driver functions that a process called although its complete recording has no call of them. Look-ups of
 /// functions and the initialization of the driver are left out.
-fn unrecorded(process: &record::Process, index: usize, functions: &Functions) -> Vec<Word> {
-    let is_recorded = |name: &str| {
-        functions.by_process_of(name).and_then(|all| all.get(index)).is_some_and(|calls| *calls > 0)
-    };
+fn unrecorded_functions(process: &record::Process, index: usize, functions: &FunctionCounts) -> Vec<Word> {
+    let is_recorded =
+        |name: &str| functions.calls_by_process_of(name).and_then(|all| all.get(index)).is_some_and(|calls| *calls > 0);
     let is_other = |id: &FnId| id.spec().hands_out().is_none() && !id.spec().is_in(Group::Init);
-    process.called().filter(is_other).map(|id| id.spec().name()).filter(|name| !is_recorded(name)).collect()
+    process.called_functions().filter(is_other).map(|id| id.spec().name()).filter(|name| !is_recorded(name)).collect()
 }
 
-fn processes(job: &Job, filter: &Filter, all: &Collected, places: &mut Places, ended: u64) -> Vec<Process> {
+fn process_rows(job: &Job, filter: &Filter, all: &Collected, places: &mut PlaceTable, ended: u64) -> Vec<Process> {
     let ordinal = |device: &record::Device| Ordinal { ordinal: device.ordinal, uuid: Uuid(device.uuid) };
     let own_boot = record::host::boot_id();
-    let are_others = job.are_others();
+    let are_others = job.have_executed_another();
     let rows = job.processes.iter().zip(&all.stats).enumerate().map(|(index, (process, stats))| {
         let header = &process.header;
-        let (end, became) = became(process, stats.last_seen, job.clock(process));
+        let (end, became) = end_and_executed_program(process, stats.last_seen, job.clock(process));
         let exit = Exit::of(all.fates[index].alive, end, are_others[index]);
         let unknown = unknown_fields(process, exit.kind, own_boot == Some(header.boot_id));
         // The filter may end at a time at which the process was still running.
@@ -187,13 +186,13 @@ fn processes(job: &Job, filter: &Filter, all: &Collected, places: &mut Places, e
             pid: header.pid,
             ppid: header.parent,
             host: process.host().to_owned(),
-            boot_id: boot_text(&header.boot_id),
+            boot_id: format_boot_id(&header.boot_id),
             pid_ns: header.pid_ns,
             rank: process.rank(),
             program: process.program().to_owned(),
             arguments: process.arguments.clone(),
             started_by: process.text(meta::STARTED_BY).filter(|by| !by.is_empty()).map(str::to_owned),
-            variables: variables(process),
+            variables: public_variables(process),
             mode: mode_word(process),
             reached_limit: process.reached_limit(),
             events: stats.events,
@@ -203,19 +202,19 @@ fn processes(job: &Job, filter: &Filter, all: &Collected, places: &mut Places, e
             exit,
             ran_until_ns: has_ended.then_some(all.fates[index].ran_until),
             ended_by_ns,
-            asked: all.fates[index].asked.clone().filter(|_| has_ended),
+            asked: all.fates[index].ending_signal.clone().filter(|_| has_ended),
             became,
-            began_ns: began_at(job, process),
+            began_ns: process_start(job, process),
             last_call: stats.last_call.as_ref().map(|last| LastCall {
                 function: all.functions.name(last.function),
                 tid: last.tid,
                 at_ns: last.at,
                 caller: matches!(exit.kind, ExitKind::Signal | ExitKind::Died)
-                    .then(|| places.made(index, last.ticks, &last.frames, &last.python).0),
+                    .then(|| places.place_by_frames(index, last.ticks, &last.frames, &last.python).0),
             }),
-            pending: pending(job, index, stats, all, places, ended),
-            unrecorded: match filter.chooses_all_calls() && !process.has_dropped() {
-                true => unrecorded(process, index, &all.functions),
+            pending: pending_rows(job, index, stats, all, places, ended),
+            unrecorded: match filter.has_all_calls() && !process.has_overwritten() {
+                true => unrecorded_functions(process, index, &all.functions),
                 false => Vec::new(),
             },
             devices: process.devices.iter().map(ordinal).collect(),
@@ -246,21 +245,21 @@ fn unknown_fields(process: &record::Process, exit: ExitKind, is_here: bool) -> U
 }
 
 /// Returns the recorded environment variables of a process, without possible secrets.
-fn variables(process: &record::Process) -> BTreeMap<String, String> {
-    let is_told = |(name, _): &&(String, String)| !meta::is_secret(name.as_bytes());
+fn public_variables(process: &record::Process) -> BTreeMap<String, String> {
+    let is_told = |(name, _): &&(String, String)| !meta::is_secret_variable(name.as_bytes());
     process.variables.iter().filter(is_told).cloned().collect()
 }
 
-fn pending(
+fn pending_rows(
     job: &Job,
     index: usize,
     stats: &ProcessStats,
     all: &Collected,
-    places: &mut Places,
+    places: &mut PlaceTable,
     ended: u64,
 ) -> Vec<Pending> {
     let clock = job.clock(&job.processes[index]);
-    let rules = job.fault_rules();
+    let rules = job.merged_faults();
     let row = |(number, call): &(Number, Call)| {
         let since_ns = clock.realtime(call.start);
         let (caller, stack) = places.of(index, call);
@@ -270,8 +269,8 @@ fn pending(
             seq: call.seq,
             since_ns,
             age_ns: ended.saturating_sub(since_ns),
-            injected_by: call.stopped_by().map(|hit| hit.rule.clone()),
-            release: call.stopped_by().and_then(|hit| faults::label(hit, &rules)),
+            injected_by: call.stopping_fault().map(|hit| hit.fault_name.clone()),
+            release: call.stopping_fault().and_then(|hit| faults::release_label(hit, &rules)),
             args: values::args(call),
             runtime: all.made_by.parent_of(index, call.tid, call.seq),
             caller,
@@ -282,7 +281,7 @@ fn pending(
 }
 
 /// Returns the devices of all processes.
-fn devices(job: &Job) -> Vec<Device> {
+fn device_rows(job: &Job) -> Vec<Device> {
     let all = job.processes.iter().flat_map(|process| &process.devices);
     all.map(|device| Device {
         uuid: Uuid(device.uuid),
@@ -294,13 +293,14 @@ fn devices(job: &Job) -> Vec<Device> {
     .collect()
 }
 
-fn escaped(job: &Job) -> Vec<Escaped> {
-    let all = job.processes.iter().flat_map(|process| process.escaped.iter().map(move |one| (process, one)));
+fn bypass_rows(job: &Job) -> Vec<Escaped> {
+    let all =
+        job.processes.iter().flat_map(|process| process.bypassing_libraries.iter().map(move |one| (process, one)));
     all.map(|(process, (way, library))| Escaped {
         proc: process.proc.as_str().into(),
         library: library.clone(),
         way: way.clone(),
     })
-    .chain(bypassed(job))
+    .chain(bypassing_processes(job))
     .collect()
 }

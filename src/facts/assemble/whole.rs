@@ -9,7 +9,7 @@ use cupeer_record::Job;
 use cupeer_report::Keep;
 use cupeer_report::filter::Filter;
 use cupeer_report::model::{Finding, Report, Unnamed, is_explanation};
-use cupeer_report::places::{Nameless, Own, Places};
+use cupeer_report::places::{NoSymbols, OwnLibraries, PlaceTable};
 use cupeer_rules::{Severity, Tells};
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_symbols::Symbols;
@@ -40,7 +40,7 @@ use std::path::Path;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn read(job: &Job, filter: &Filter, keep: Keep, symbols: Option<&mut Symbols>) -> Result<Report> {
-    Ok(parts(job, filter, keep, symbols, false)?.report(filter))
+    Ok(collect_part(job, filter, keep, symbols, false)?.report(filter))
 }
 
 /// Reduces a recording that is a part of a job to data that can be merged with that of other parts.
@@ -50,10 +50,10 @@ pub fn read(job: &Job, filter: &Filter, keep: Keep, symbols: Option<&mut Symbols
 /// The events of a process cannot be read.
 pub fn reduce(job: &Job, most_failures: usize, symbols: &mut Symbols) -> Result<JobPart> {
     let keep = Keep { failures: most_failures, durations: true, callers: true, few_names: false };
-    parts(job, &Filter::all(job), keep, Some(symbols), true)
+    collect_part(job, &Filter::all(job), keep, Some(symbols), true)
 }
 
-fn parts(
+fn collect_part(
     job: &Job,
     filter: &Filter,
     keep: Keep,
@@ -61,25 +61,26 @@ fn parts(
     is_part: bool,
 ) -> Result<JobPart> {
     let all = collect(job, filter, keep)?;
-    let Some(symbols) = symbols.filter(|_| !keep.few_names || are_due(job, filter, &all)) else {
-        return Ok(rows::reduced(job, filter, all, &mut Nameless, is_part));
+    let Some(symbols) = symbols.filter(|_| !keep.few_names || needs_symbols(job, filter, &all)) else {
+        return Ok(rows::build_part(job, filter, all, &mut NoSymbols, is_part));
     };
     let mut reduced = match keep.few_names {
-        true => rows::reduced(job, filter, all, &mut Own(symbols), is_part),
-        false => rows::reduced(job, filter, all, symbols, is_part),
+        true => rows::build_part(job, filter, all, &mut OwnLibraries(symbols), is_part),
+        false => rows::build_part(job, filter, all, symbols, is_part),
     };
     let unnamed = |(library, why): (&str, &str)| Unnamed { library: library.into(), reason: why.into() };
     reduced.unnamed = symbols.notes().map(unnamed).collect();
     Ok(reduced)
 }
 
-/// Returns true if there is a finding above note, an explanation of a failure, a cost, or an unusual fact.
-fn are_due(job: &Job, filter: &Filter, all: &Collected) -> bool {
-    let mut nameless = Nameless;
+/// Returns true if the report needs names of functions: it has a finding above a note, an explanation of a failure, a
+/// finding about waste, or a clue.
+fn needs_symbols(job: &Job, filter: &Filter, all: &Collected) -> bool {
+    let mut nameless = NoSymbols;
     let context = Context::new(job, all, filter, false);
-    let mut places = Places::new(&job.processes, &mut nameless);
+    let mut places = PlaceTable::new(&job.processes, &mut nameless);
     let rows = infer::finding_rows(&context, &mut places);
-    let is_due = |finding: &Finding| is_explanation(&finding.rule) || finding.tells(Tells::Waste);
+    let is_due = |finding: &Finding| is_explanation(&finding.rule) || finding.states_fact(Tells::Waste);
     rows.iter().any(|row| row.severity() > Severity::Note || is_due(&row.finding))
         || !infer::clues(&context, &mut places).is_empty()
 }
@@ -89,11 +90,10 @@ fn are_due(job: &Job, filter: &Filter, all: &Collected) -> bool {
 /// # Errors
 ///
 /// The directory contains no recording, or the events of a process cannot be read.
-pub fn broken(dir: &Path) -> Result<BTreeSet<String>> {
+pub fn find_broken_rules(dir: &Path) -> Result<BTreeSet<String>> {
     let certain = Confidence::Certain.word();
-    let is_broken =
-        |finding: &Finding| finding.severity != Severity::Note.word() && finding.confidence == certain;
-    Ok(report_of(dir)?
+    let is_broken = |finding: &Finding| finding.severity != Severity::Note.word() && finding.confidence == certain;
+    Ok(read_report(dir)?
         .findings
         .into_iter()
         .filter(is_broken)
@@ -101,8 +101,8 @@ pub fn broken(dir: &Path) -> Result<BTreeSet<String>> {
         .collect())
 }
 
-/// The whole report of a record, without single failures and without names of functions.
-fn report_of(dir: &Path) -> Result<Report> {
+/// Returns the whole report of a recording, without single failures and without names of functions.
+fn read_report(dir: &Path) -> Result<Report> {
     let job = Job::open(dir)?;
     read(&job, &Filter::all(&job), Keep::default(), None)
 }

@@ -6,10 +6,10 @@
 //! A name is certain if the library that exported has no other memory of that kind to export, and probable if other
 //! code may have passed it the memory. Otherwise, there is no name.
 
-use crate::follow::ledger::Entry;
+use crate::follow::ledger::HandleEntry;
 use cupeer_record::{Library, Process};
 use cupeer_report::model::{Allocator, Certainty};
-use cupeer_report::places::{Stack, Stacks};
+use cupeer_report::places::{StackNumber, StackTable};
 use cupeer_spec::effect::Object;
 
 /// A library that is known to export only memory that its own allocator made.
@@ -77,35 +77,31 @@ pub struct Allocators {
 
 impl Allocators {
     pub fn new(processes: &[Process]) -> Allocators {
-        let has_known =
-            |process: &Process| process.libraries.iter().any(|library| known_library(library).is_some());
+        let has_known = |process: &Process| process.libraries.iter().any(|library| known_library(library).is_some());
         Allocators { has_known: processes.iter().map(has_known).collect() }
     }
 
     /// Returns true if PyTorch's caching allocator made a call: this allocator keeps memory that programs free.
-    pub fn is_of_pytorch(processes: &[Process], stacks: &Stacks, stack: Stack) -> bool {
+    pub fn is_from_pytorch_allocator(processes: &[Process], stacks: &StackTable, stack: StackNumber) -> bool {
         let (process, ticks, frames, _) = stacks.get(stack);
         let process = &processes[*process as usize];
-        frames.iter().any(|frame| {
-            process.library_at(*frame, *ticks).is_some_and(|it| (KNOWN_LIBRARIES[0].is_it)(&it.path))
-        })
+        frames
+            .iter()
+            .any(|frame| process.library_at(*frame, *ticks).is_some_and(|it| (KNOWN_LIBRARIES[0].is_it)(&it.path)))
     }
 
     /// Returns the allocator of the memory of an exported handle; `None` if unknown.
-    pub fn allocator_of(&self, entry: &Entry, processes: &[Process], stacks: &Stacks) -> Option<Allocator> {
+    pub fn allocator_of(&self, entry: &HandleEntry, processes: &[Process], stacks: &StackTable) -> Option<Allocator> {
         let export = entry.export.as_deref()?;
         let process = processes.get(export.process)?;
         let (_, ticks, frames, _) = stacks.get(export.last.site.stack);
-        let found =
-            |name: &'static str, certainty| (!name.is_empty()).then_some(Allocator { name, certainty });
+        let found = |name: &'static str, certainty| (!name.is_empty()).then_some(Allocator { name, certainty });
         let known = frames.iter().find_map(|frame| known_library(process.library_at(*frame, *ticks)?));
         match (entry.kind, known) {
             (Object::Memory, Some(known)) => found(known.memory, known.certainty),
             (Object::Allocation, Some(known)) => found(known.allocation, known.certainty),
             // No known library can have created it, so the driver's own allocator did.
-            (Object::Memory, None) if !self.has_known[export.process] => {
-                found(Allocator::PLAIN, Certainty::Probable)
-            }
+            (Object::Memory, None) if !self.has_known[export.process] => found(Allocator::PLAIN, Certainty::Probable),
             (Object::Pool | Object::Pointer, _) => found("cudaMallocAsync", Certainty::Certain),
             _ => None,
         }

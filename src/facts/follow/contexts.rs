@@ -1,54 +1,54 @@
 //! The contexts that one process created itself, by the place that created them.
 
 use crate::follow::ledger::CallSite;
-use crate::follow::memory::Birth;
-use cupeer_model::Names;
+use crate::follow::memory::Creation;
+use cupeer_model::NumberHolders;
 use cupeer_record::Call;
-use cupeer_report::places::Stack;
+use cupeer_report::places::StackNumber;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use std::collections::HashMap;
 
 #[derive(Default)]
-pub struct Contexts {
+pub struct CreatedContexts {
     /// Number of contexts that each call stack created.
-    pub made: HashMap<Stack, u64>,
-    alive: Names<Context>,
+    pub created_by_stack: HashMap<StackNumber, u64>,
+    alive: NumberHolders<LiveContext>,
 }
 
 /// A context that was not destroyed.
 #[derive(Clone, Copy)]
-pub struct Context {
-    pub birth: Birth,
+pub struct LiveContext {
+    pub birth: Creation,
     /// Time of the last recorded call that was made in this context.
     pub used: Option<u64>,
 }
 
-impl Contexts {
-    /// Notes a call that succeeded, and may have created, used, or destroyed a context.
-    pub fn call(&mut self, function: FnId, call: &Call, time: u64, made: impl FnOnce() -> CallSite) {
+impl CreatedContexts {
+    /// Updates the contexts for a call that succeeded: it may have created, used, or destroyed one.
+    pub fn note_call(&mut self, function: FnId, call: &Call, time: u64, made: impl FnOnce() -> CallSite) {
         let spec = function.spec();
-        let number = |argument| call.number(argument);
-        if let Some(handle) = spec.creates_context().and_then(|(by, _)| number(by)) {
+        let number = |argument| call.argument_number(argument);
+        if let Some(handle) = spec.created_context().and_then(|(by, _)| number(by)) {
             let call = made();
-            let made = self.made.entry(call.site.stack).or_default();
-            let birth = Birth { ordinal: *made, call };
+            let made = self.created_by_stack.entry(call.site.stack).or_default();
+            let birth = Creation { ordinal: *made, call };
             *made += 1;
             // The former context with this handle was destroyed.
-            let _ = self.alive.give(Object::Context, handle, Context { birth, used: None });
-        } else if let Some(end) = spec.ends_context().filter(|end| end.object == Object::Context) {
+            let _ = self.alive.assign(Object::Context, handle, LiveContext { birth, used: None });
+        } else if let Some(end) = spec.ended_context().filter(|end| end.object == Object::Context) {
             number(end.by).map(|handle| self.alive.take(Object::Context, handle));
         } else if let Some(context) = call.details.context.filter(|_| !self.alive.is_empty())
-            && self.alive.bearer(Object::Context, context).is_some_and(|known| known.birth.call.at < time)
+            && self.alive.holder(Object::Context, context).is_some_and(|known| known.birth.call.at < time)
             && let Some(mut known) = self.alive.take(Object::Context, context)
         {
             known.used = known.used.max(Some(time));
-            let _ = self.alive.give(Object::Context, context, known);
+            let _ = self.alive.assign(Object::Context, context, known);
         }
     }
 
     /// Returns the contexts that were not destroyed, with their handles, in no particular order.
-    pub fn alive(&self) -> impl Iterator<Item = (u64, &Context)> {
+    pub fn live_contexts(&self) -> impl Iterator<Item = (u64, &LiveContext)> {
         self.alive.iter().map(|(_, handle, known)| (handle, known))
     }
 }

@@ -15,13 +15,13 @@ use std::rc::Rc;
 pub type Number = usize;
 
 #[derive(Default)]
-pub struct Functions {
+pub struct FunctionCounts {
     names: Vec<Rc<str>>,
-    sums: Vec<Option<Box<Sum>>>,
+    sums: Vec<Option<Box<Totals>>>,
 }
 
 #[derive(Default)]
-struct Sum {
+struct Totals {
     calls: u64,
     failures: Vec<(i32, u64)>,
     /// Failures by result, without those that only say that an object had ended already.
@@ -36,20 +36,20 @@ struct Sum {
 
 /// The end of a call, for the sums.
 #[derive(Clone, Copy)]
-pub enum End {
+pub enum CallEnd {
     /// The call has not ended.
     Pending,
     /// The call may have ended: events that would show it are missing.
     Unknown,
     /// An exception left the call.
     Unwound,
-    /// The call returned this result.
+    /// The call returned with this CUresult.
     Returned(i32),
 }
 
 /// Durations of a call in nanoseconds, and the number of calls that repeated its failure.
 #[derive(Clone, Copy, Default)]
-pub struct Times {
+pub struct CallDurations {
     /// Duration in nanoseconds, if the call returned and durations are requested.
     pub ns: Option<u64>,
     pub repeats: u64,
@@ -57,27 +57,26 @@ pub struct Times {
     pub repeated_ns: Option<(u64, u64)>,
 }
 
-impl Times {
+impl CallDurations {
     /// Adds the durations to a sum. Returns the number of calls, including repeated ones.
     pub fn add_to(self, durations: &mut Durations) -> u64 {
         self.ns.into_iter().for_each(|ns| durations.add(ns));
         let repeated = self.repeated_ns.into_iter();
-        repeated.for_each(|(total, longest)| durations.add_run(self.repeats, total, longest));
+        repeated.for_each(|(total, longest)| durations.add_repeated(self.repeats, total, longest));
         self.repeats.saturating_add(1)
     }
 }
 
-impl Functions {
+impl FunctionCounts {
     /// The number of `fork`, which findings name although it is not a function of the driver.
     pub const FORK: Number = FUNCTION_COUNT;
 
     pub fn new() -> Self {
-        let names: Vec<Rc<str>> =
-            FUNCTIONS.iter().map(|f| f.name()).chain(["fork"]).map(Into::into).collect();
-        Functions { sums: names.iter().map(|_| None).collect(), names }
+        let names: Vec<Rc<str>> = FUNCTIONS.iter().map(|f| f.name()).chain(["fork"]).map(Into::into).collect();
+        FunctionCounts { sums: names.iter().map(|_| None).collect(), names }
     }
 
-    pub fn number(&mut self, name: &str) -> Number {
+    pub fn number_for(&mut self, name: &str) -> Number {
         self.names.iter().position(|known| **known == *name).unwrap_or_else(|| {
             self.names.push(name.into());
             self.sums.push(None);
@@ -95,12 +94,12 @@ impl Functions {
     }
 
     /// Counts a call. If `is_told`, its failure was reported for another call already, and is not counted here.
-    pub fn count(
+    pub fn count_call(
         &mut self,
         number: Number,
         process: usize,
-        end: End,
-        times: Times,
+        end: CallEnd,
+        times: CallDurations,
         injected: bool,
         is_told: bool,
     ) {
@@ -113,21 +112,21 @@ impl Functions {
         sum.by_process[process] = sum.by_process[process].saturating_add(calls);
         sum.injected += u64::from(injected);
         match end {
-            End::Pending => sum.pending += 1,
-            End::Unknown => {}
-            End::Unwound => sum.unwound += 1,
-            End::Returned(0) => {}
-            End::Returned(result) => {
-                results::count(&mut sum.failures, result, calls);
-                if !is_told && (injected || !is_over(number, result)) {
-                    results::count(&mut sum.wrong, result, calls);
+            CallEnd::Pending => sum.pending += 1,
+            CallEnd::Unknown => {}
+            CallEnd::Unwound => sum.unwound += 1,
+            CallEnd::Returned(0) => {}
+            CallEnd::Returned(result) => {
+                results::add_count(&mut sum.failures, result, calls);
+                if !is_told && (injected || !is_already_ended(number, result)) {
+                    results::add_count(&mut sum.wrong, result, calls);
                 }
             }
         }
     }
 
     /// Subtracts failures that were expected answers to probes.
-    pub fn expected(&mut self, number: Number, result: i32, count: u64) {
+    pub fn subtract_expected(&mut self, number: Number, result: i32, count: u64) {
         let wrong = self.sums[number].as_mut().map(|sum| &mut sum.wrong);
         wrong.into_iter().for_each(|wrong| {
             wrong.retain_mut(|(known, all)| {
@@ -138,34 +137,34 @@ impl Functions {
     }
 
     /// Returns the number of calls of a function by process. The list may be too short: processes beyond its end made no calls.
-    pub fn by_process(&self, number: Number) -> &[u64] {
+    pub fn calls_by_process(&self, number: Number) -> &[u64] {
         self.sums[number].as_ref().map_or(&[], |sum| &sum.by_process)
     }
 
-    /// Returns [`by_process`](Self::by_process) for the name of a function; `None` for an unknown name.
-    pub fn by_process_of(&self, name: &str) -> Option<&[u64]> {
-        self.names.iter().position(|known| **known == *name).map(|number| self.by_process(number))
+    /// Returns the number of calls of the function with this name by process; `None` for an unknown name.
+    pub fn calls_by_process_of(&self, name: &str) -> Option<&[u64]> {
+        self.names.iter().position(|known| **known == *name).map(|number| self.calls_by_process(number))
     }
 
     /// Returns the sums of all functions that were called, in the order of the table.
-    pub fn sums(&mut self) -> Vec<FunctionSum> {
+    pub fn take_sums(&mut self) -> Vec<FunctionSum> {
         let sums = std::mem::take(&mut self.sums).into_iter().enumerate();
-        sums.filter_map(|(number, sum)| Some(sum?.named(self.name(number), Self::id(number)))).collect()
+        sums.filter_map(|(number, sum)| Some(sum?.with_name(self.name(number), Self::id(number)))).collect()
     }
 }
 
 /// Returns true if a result means that an object had ended already.
-fn is_over(number: Number, result: i32) -> bool {
-    Functions::id(number).is_some_and(|id| id.spec().is_over(result))
+fn is_already_ended(number: Number, result: i32) -> bool {
+    FunctionCounts::id(number).is_some_and(|id| id.spec().is_after_shutdown(result))
 }
 
-impl Sum {
-    fn named(self, function: Rc<str>, id: Option<FnId>) -> FunctionSum {
+impl Totals {
+    fn with_name(self, function: Rc<str>, id: Option<FnId>) -> FunctionSum {
         FunctionSum {
             function,
             calls: self.calls,
-            failures: results::named(id, &self.failures),
-            wrong: results::named(id, &self.wrong),
+            failures: results::name_results(id, &self.failures),
+            wrong: results::name_results(id, &self.wrong),
             injected: self.injected,
             pending: self.pending,
             unwound: self.unwound,
@@ -229,7 +228,7 @@ impl FunctionSum {
             p50_ns: self.durations.quantile(0.5),
             p99_ns: self.durations.quantile(0.99),
             max_ns: self.durations.longest(),
-            ranks: deviation::spread(&by_rank),
+            ranks: deviation::summarize_counts(&by_rank),
         }
     }
 }
@@ -247,13 +246,13 @@ mod tests {
 
     #[test]
     fn percentiles_are_right_to_a_hundredth() {
-        let mut functions = Functions::new();
+        let mut functions = FunctionCounts::new();
         for i in 1..=1000 {
-            let times = Times { ns: Some(i * 1000), ..Times::default() };
-            functions.count(0, 0, End::Returned(0), times, false, false);
+            let times = CallDurations { ns: Some(i * 1000), ..CallDurations::default() };
+            functions.count_call(0, 0, CallEnd::Returned(0), times, false, false);
         }
-        functions.count(0, 1, End::Pending, Times::default(), false, false);
-        let row = &rows(&functions.sums(), &[None, None])[0];
+        functions.count_call(0, 1, CallEnd::Pending, CallDurations::default(), false, false);
+        let row = &rows(&functions.take_sums(), &[None, None])[0];
         let near = |value: Option<u64>, wanted: u64| value.unwrap().abs_diff(wanted) <= wanted / 100;
         assert!(near(row.p50_ns, 500_000) && near(row.p99_ns, 990_000), "{:?} {:?}", row.p50_ns, row.p99_ns);
         assert_eq!((row.max_ns, row.calls, row.pending), (Some(1_000_000), 1001, 1));
@@ -262,11 +261,11 @@ mod tests {
 
     #[test]
     fn functions_that_the_table_does_not_know_keep_their_names() {
-        let mut functions = Functions::new();
-        let number = functions.number("cuFuture");
-        assert_eq!(functions.number("cuFuture"), number);
-        functions.count(number, 0, End::Returned(999_999), Times::default(), true, false);
-        let row = &rows(&functions.sums(), &[Some(0)])[0];
+        let mut functions = FunctionCounts::new();
+        let number = functions.number_for("cuFuture");
+        assert_eq!(functions.number_for("cuFuture"), number);
+        functions.count_call(number, 0, CallEnd::Returned(999_999), CallDurations::default(), true, false);
+        let row = &rows(&functions.take_sums(), &[Some(0)])[0];
         assert_eq!((&*row.function, row.injected, row.failed()), ("cuFuture", 1, 1));
         assert_eq!(row.failures["999999"], 1);
     }

@@ -4,182 +4,180 @@
 //! processes together show: memory that importers keep although its owner freed it, and exports that no process imported.
 //! Imported memory counts once, as memory of the exporter; the importers that hold it are listed beside it.
 
-use crate::follow::judged::UNSEEN;
+use crate::follow::judged::ASSUMED_LIFETIME;
 use crate::follow::ledger::settle::ProcessEnd;
-use crate::follow::ledger::{Import, Ledger, Time};
-use crate::follow::memory::book::{Kind, Place, Sum};
-use crate::follow::memory::{Location, Memory, Source};
-use crate::follow::virtual_memory::{ImportGraph, Origin, Until};
+use crate::follow::ledger::{HandleTable, Import, OpenPeriod};
+use crate::follow::memory::book::{MemoryKind, MemoryPlace, MemorySum};
+use crate::follow::memory::{AllocationSource, Location, ProcessMemory};
+use crate::follow::virtual_memory::{AllocationOrigin, ImportGraph, RetentionEnd};
 use cupeer_report::model::Uuid;
-use cupeer_report::places::Stack;
+use cupeer_report::places::StackNumber;
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Largest number of times in a series.
+/// Largest number of times in a series; changes that are closer together become one.
 const MOST_POINTS: usize = 500;
 
 /// The state of memory on a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum State {
-    /// Its owner has not freed it.
+pub enum MemoryState {
+    /// The owner of the memory has not freed it.
     InUse,
-    /// Its owner exported it, and no process imported it.
+    /// The owner exported the memory, and no process imported it.
     NeverImported,
-    /// Its owner unmapped it, and still has a handle of it.
+    /// The owner unmapped the memory, and still has a handle of it.
     Unmapped,
-    /// Its owner freed it to its pool, which may keep the memory.
+    /// The owner freed the memory to its pool, which may keep it.
     Pooled,
-    /// Its owner freed it or ended, and importers still have it.
+    /// The owner freed the memory or ended, and importers still have it.
     Kept,
 }
 
 /// Memory of one process on a device, from one place and in one state.
 #[derive(Clone, Debug)]
-pub struct Holding {
+pub struct MemoryHolding {
     /// The process that allocated the memory.
     pub process: usize,
-    pub kind: Kind,
-    pub state: State,
+    pub kind: MemoryKind,
+    pub state: MemoryState,
     /// The call stack of the allocations, if known.
-    pub stack: Option<Stack>,
+    pub stack: Option<StackNumber>,
     /// The return address of the allocating calls, if only that is known.
     pub address: Option<u64>,
     pub bytes: u64,
     pub count: u64,
     /// Number of allocations that the place ever created, including freed ones; `None` if unknown.
     pub made: Option<u64>,
-    /// The importers that keep the memory, each with the fingerprint of the handle by which it has it (0 if unknown). Empty if
-    /// the owner still has the memory.
+    /// The importers that keep the memory, each with the fingerprint of the handle that it imported (0 if unknown).
+    /// Empty if the owner still has the memory.
     pub holders: Vec<(usize, u64)>,
     /// True if the recording shows with certainty that the memory existed at the time.
     pub is_sure: bool,
 }
 
 /// Key of a line of a series: process, kind, and state of the memory.
-type Line = (usize, Kind, State);
+type LineKey = (usize, MemoryKind, MemoryState);
 
 /// Memory on one device over time.
 pub struct Series {
     pub times: Vec<u64>,
-    /// The bytes of each line, one number for each time.
-    pub lines: BTreeMap<Line, Vec<u64>>,
+    /// For each process, kind, and state of memory: the bytes at each of the times.
+    pub lines: BTreeMap<LineKey, Vec<u64>>,
 }
 
-impl Holding {
+impl MemoryHolding {
     /// Returns a holding without any memory.
-    pub fn new(process: usize, kind: Kind, state: State) -> Self {
+    pub fn new(process: usize, kind: MemoryKind, state: MemoryState) -> Self {
         let (stack, address, made, holders) = (None, None, None, Vec::new());
-        Holding { process, kind, state, stack, address, bytes: 0, count: 0, made, holders, is_sure: true }
+        MemoryHolding { process, kind, state, stack, address, bytes: 0, count: 0, made, holders, is_sure: true }
     }
 }
 
 /// An allocation that a process keeps although its owner freed it.
 struct RetainedMemory {
     owner: usize,
-    /// Identity of the allocation: its number, or the fingerprint of its handle.
+    /// Kind of the handle, and the number of the allocation or the fingerprint of the handle.
     id: (Object, u64),
-    kind: Kind,
-    stack: Option<Stack>,
+    kind: MemoryKind,
+    stack: Option<StackNumber>,
     location: Location,
     bytes: u64,
     holder: usize,
     fingerprint: u64,
     since: u64,
     until: u64,
-    /// Time until which the process certainly kept it.
+    /// Time until which the holder certainly kept the memory.
     sure_until: u64,
 }
 
 /// An export that no process imported. Its bytes are a part of the memory of its place.
 struct UnusedExport {
     process: usize,
-    place: Place,
+    place: MemoryPlace,
     bytes: u64,
     since: u64,
     until: u64,
 }
 
 /// Memory of all processes of a job.
-pub struct Holdings<'a> {
-    memories: &'a [Memory],
+pub struct MemoryHoldings<'a> {
+    memories: &'a [ProcessMemory],
     fates: &'a [ProcessEnd],
     kept: Vec<RetainedMemory>,
     unused: Vec<UnusedExport>,
 }
 
-impl<'a> Holdings<'a> {
+impl<'a> MemoryHoldings<'a> {
     /// Reads the books of all processes. `knows_all` returns true for a process if all imports of its memory by others were
     /// recorded.
     pub fn new(
         imports: &ImportGraph<'a>,
-        ledger: &Ledger,
+        ledger: &HandleTable,
         fates: &'a [ProcessEnd],
         knows_all: impl Fn(usize) -> bool,
     ) -> Self {
         let memories = imports.processes;
         let mut kept = Vec::new();
         for holder in 0..fates.len() {
-            kept_allocations(imports, holder, fates, &mut kept);
+            add_kept_allocations(imports, holder, fates, &mut kept);
         }
-        kept_openings(memories, ledger, fates, &mut kept);
+        add_kept_openings(memories, ledger, fates, &mut kept);
         let mut unused = Vec::new();
         for process in (0..fates.len()).filter(|process| knows_all(*process)) {
-            unused_exports(imports, process, &mut unused);
+            add_unused_exports(imports, process, &mut unused);
         }
-        unused_handles(memories, ledger, &knows_all, &mut unused);
-        Holdings { memories, fates, kept, unused }
+        add_unused_handles(memories, ledger, &knows_all, &mut unused);
+        MemoryHoldings { memories, fates, kept, unused }
     }
 
     /// Returns all memory on a device at a time, of processes for which `is_here` returns true: the largest holding first.
-    pub fn at(&self, device: Uuid, time: u64, is_here: impl Fn(usize) -> bool) -> Vec<Holding> {
+    pub fn memory_at(&self, device: Uuid, time: u64, is_here: impl Fn(usize) -> bool) -> Vec<MemoryHolding> {
         let location = Location::Device(device);
-        let mut rows: Vec<Holding> = Vec::new();
+        let mut rows: Vec<MemoryHolding> = Vec::new();
         for (process, memory) in self.memories.iter().enumerate().filter(|(it, _)| is_here(*it)) {
-            let Some(is_sure) = self.ran(process, time) else { continue };
+            let Some(is_sure) = self.was_running(process, time) else { continue };
             let book = &memory.state.keeper.book;
             let is_sure = is_sure && book.is_exact() && !self.fates[process].has_lost;
-            let mut places = book.at(time);
+            let mut places = book.memory_at(time);
             places.retain(|place, _| place.location == location);
-            let unused =
-                self.unused.iter().filter(|it| it.process == process && it.place.location == location);
-            let unused = take_unused(unused.filter(|it| it.since <= time && time < it.until), &mut places);
-            let state = |place: &Place| match place.kind {
-                Kind::Unmapped => State::Unmapped,
-                Kind::Pooled => State::Pooled,
-                Kind::Memory | Kind::Mapped | Kind::Pool | Kind::Small => State::InUse,
+            let unused = self.unused.iter().filter(|it| it.process == process && it.place.location == location);
+            let unused = subtract_unused(unused.filter(|it| it.since <= time && time < it.until), &mut places);
+            let state = |place: &MemoryPlace| match place.kind {
+                MemoryKind::Unmapped => MemoryState::Unmapped,
+                MemoryKind::Pooled => MemoryState::Pooled,
+                MemoryKind::Memory | MemoryKind::Mapped | MemoryKind::Pool | MemoryKind::Small => MemoryState::InUse,
             };
             let rest = places.iter().map(|(place, sum)| (*place, state(place), *sum));
-            let all = unused.into_iter().map(|(place, sum)| (place, State::NeverImported, sum)).chain(rest);
-            let row = |(place, state, Sum { count, bytes, made }): (Place, State, Sum)| {
+            let all = unused.into_iter().map(|(place, sum)| (place, MemoryState::NeverImported, sum)).chain(rest);
+            let row = |(place, state, MemorySum { count, bytes, made }): (MemoryPlace, MemoryState, MemorySum)| {
                 let stack = Some(place.stack);
-                Holding { stack, bytes, count, made, is_sure, ..Holding::new(process, place.kind, state) }
+                MemoryHolding { stack, bytes, count, made, is_sure, ..MemoryHolding::new(process, place.kind, state) }
             };
             rows.extend(all.filter(|(.., sum)| sum.bytes > 0).map(row));
         }
-        rows.extend(self.kept_rows(location, time, is_here));
+        rows.extend(self.retained_rows(location, time, is_here));
         rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.process, row.state, row.stack));
         rows
     }
 
     /// Returns true if a process certainly ran at a time, false if it probably ran, and `None` if it had ended.
-    pub fn ran(&self, process: usize, time: u64) -> Option<bool> {
+    pub fn was_running(&self, process: usize, time: u64) -> Option<bool> {
         let fate = &self.fates[process];
-        (time < known_end(fate))
-            .then_some(fate.alive == Some(true) || time <= fate.ran_until.max(fate.last_seen))
+        (time < known_end(fate)).then_some(fate.alive == Some(true) || time <= fate.ran_until.max(fate.last_seen))
     }
 
     /// Returns the memory that importers keep, by owner and place. Each allocation counts once, however many importers keep it.
-    fn kept_rows(&self, location: Location, time: u64, is_here: impl Fn(usize) -> bool) -> Vec<Holding> {
+    fn retained_rows(&self, location: Location, time: u64, is_here: impl Fn(usize) -> bool) -> Vec<MemoryHolding> {
         let mut allocations: BTreeMap<(usize, Object, u64), Vec<&RetainedMemory>> = BTreeMap::new();
-        for kept in self.kept_at(time).filter(|it| it.location == location && is_here(it.owner)) {
+        for kept in self.retained_at(time).filter(|it| it.location == location && is_here(it.owner)) {
             allocations.entry((kept.owner, kept.id.0, kept.id.1)).or_default().push(kept);
         }
-        let mut rows: BTreeMap<(usize, Kind, Option<Stack>), Holding> = BTreeMap::new();
+        let mut rows: BTreeMap<(usize, MemoryKind, Option<StackNumber>), MemoryHolding> = BTreeMap::new();
         for kept in allocations.values() {
             let first = kept[0];
-            let row = rows.entry((first.owner, first.kind, first.stack)).or_insert_with(|| Holding {
+            let row = rows.entry((first.owner, first.kind, first.stack)).or_insert_with(|| MemoryHolding {
                 stack: first.stack,
-                ..Holding::new(first.owner, first.kind, State::Kept)
+                ..MemoryHolding::new(first.owner, first.kind, MemoryState::Kept)
             });
             row.bytes += kept.iter().map(|it| it.bytes).max().unwrap_or(0);
             row.count += 1;
@@ -194,21 +192,21 @@ impl<'a> Holdings<'a> {
     }
 
     /// Returns the number of bytes of `owner` on a device that `holder` keeps at a time.
-    pub fn kept_by(&self, holder: usize, owner: usize, device: Uuid, time: u64) -> u64 {
+    pub fn bytes_kept_by(&self, holder: usize, owner: usize, device: Uuid, time: u64) -> u64 {
         let key = (holder, owner, Location::Device(device));
-        let its = self.kept_at(time).filter(|it| (it.holder, it.owner, it.location) == key);
+        let its = self.retained_at(time).filter(|it| (it.holder, it.owner, it.location) == key);
         its.map(|it| it.bytes).sum()
     }
 
     /// Returns all memory that is kept at a time.
-    fn kept_at(&self, time: u64) -> impl Iterator<Item = &RetainedMemory> {
+    fn retained_at(&self, time: u64) -> impl Iterator<Item = &RetainedMemory> {
         self.kept.iter().filter(move |it| it.since <= time && time < it.until)
     }
 
     /// Returns the device on which importers keep the most bytes at a time.
-    pub fn most_kept(&self, time: u64) -> Option<Uuid> {
+    pub fn device_with_most_kept(&self, time: u64) -> Option<Uuid> {
         let mut devices: BTreeMap<Uuid, u64> = BTreeMap::new();
-        for it in self.kept_at(time) {
+        for it in self.retained_at(time) {
             let Some(device) = it.location.device() else { continue };
             *devices.entry(device).or_default() += it.bytes;
         }
@@ -223,20 +221,20 @@ impl<'a> Holdings<'a> {
     }
 
     /// Returns the memory on a device over time, of processes for which `is_here` returns true, at up to [`MOST_POINTS`] times.
-    pub fn over_time(&self, device: Uuid, is_here: impl Fn(usize) -> bool) -> Series {
+    pub fn series_of_device(&self, device: Uuid, is_here: impl Fn(usize) -> bool) -> Series {
         let location = Location::Device(device);
-        let mut changes: Vec<(u64, Line, i64)> = Vec::new();
+        let mut changes: Vec<(u64, LineKey, i64)> = Vec::new();
         for (process, memory) in self.memories.iter().enumerate().filter(|(it, _)| is_here(*it)) {
             let own = memory.state.keeper.book.changes().filter(|(place, _)| place.location == location);
-            let own = own.filter(|(place, _)| place.kind != Kind::Pooled);
-            let mut left: BTreeMap<Kind, i64> = BTreeMap::new();
+            let own = own.filter(|(place, _)| place.kind != MemoryKind::Pooled);
+            let mut left: BTreeMap<MemoryKind, i64> = BTreeMap::new();
             for (place, change) in own {
-                changes.push((change.at, (process, place.kind, State::InUse), change.bytes));
+                changes.push((change.at, (process, place.kind, MemoryState::InUse), change.bytes));
                 *left.entry(place.kind).or_default() += change.bytes;
             }
             let end = known_end(&self.fates[process]);
             let ended = left.into_iter().filter(|_| end != u64::MAX);
-            changes.extend(ended.map(|(kind, bytes)| (end, (process, kind, State::InUse), -bytes)));
+            changes.extend(ended.map(|(kind, bytes)| (end, (process, kind, MemoryState::InUse), -bytes)));
         }
         let mut spans: BTreeMap<(usize, Object, u64), (&RetainedMemory, u64, u64)> = BTreeMap::new();
         for it in self.kept.iter().filter(|it| it.location == location && is_here(it.owner)) {
@@ -244,22 +242,22 @@ impl<'a> Holdings<'a> {
             (span.1, span.2) = (span.1.min(it.since), span.2.max(it.until));
         }
         for (it, since, until) in spans.into_values() {
-            let (key, bytes) = ((it.owner, it.kind, State::Kept), it.bytes as i64);
+            let (key, bytes) = ((it.owner, it.kind, MemoryState::Kept), it.bytes as i64);
             changes.push((since, key, bytes));
             changes.extend((until != u64::MAX).then_some((until, key, -bytes)));
         }
         changes.sort_unstable();
-        series(&changes)
+        build_series(&changes)
     }
 }
 
 /// Builds a series from changes in the order of time. Changes in one of at most [`MOST_POINTS`] equal parts of the time become
 /// one.
-fn series(changes: &[(u64, Line, i64)]) -> Series {
+fn build_series(changes: &[(u64, LineKey, i64)]) -> Series {
     let (first, last) = (changes.first().map_or(0, |it| it.0), changes.last().map_or(0, |it| it.0));
     let width = ((last - first) / (MOST_POINTS as u64 - 1)).max(1);
     let part = |at: u64| (at - first) / width;
-    let mut sums: BTreeMap<Line, i64> = changes.iter().map(|(_, line, _)| (*line, 0)).collect();
+    let mut sums: BTreeMap<LineKey, i64> = changes.iter().map(|(_, line, _)| (*line, 0)).collect();
     let mut series = Series { times: Vec::new(), lines: BTreeMap::new() };
     for changes in changes.chunk_by(|one, next| part(one.0) == part(next.0)) {
         changes.iter().for_each(|(_, line, bytes)| *sums.entry(*line).or_default() += bytes);
@@ -274,31 +272,26 @@ fn series(changes: &[(u64, Line, i64)]) -> Series {
 /// Returns the time by which a process had ended; `u64::MAX` if the recording does not show an end.
 fn known_end(fate: &ProcessEnd) -> u64 {
     match fate.alive {
-        Some(false) => fate.ended_by.unwrap_or(fate.last_seen.saturating_add(UNSEEN)),
+        Some(false) => fate.ended_by.unwrap_or(fate.last_seen.saturating_add(ASSUMED_LIFETIME)),
         _ => u64::MAX,
     }
 }
 
 /// Adds the imported allocations of virtual memory that a process keeps although their owners released them.
-fn kept_allocations(
-    imports: &ImportGraph,
-    holder: usize,
-    fates: &[ProcessEnd],
-    all: &mut Vec<RetainedMemory>,
-) {
-    for held in imports.held(holder) {
-        let Some(found) = imports.kept(holder, &held, fates) else { continue };
-        let Origin::Known(owner, number) = held.origin else { continue };
+fn add_kept_allocations(imports: &ImportGraph, holder: usize, fates: &[ProcessEnd], all: &mut Vec<RetainedMemory>) {
+    for held in imports.imported_allocations(holder) {
+        let Some(found) = imports.retention(holder, &held, fates) else { continue };
+        let AllocationOrigin::Known(owner, number) = held.origin else { continue };
         let (until, sure_until) = match found.until {
-            Until::Now => (u64::MAX, u64::MAX),
-            Until::GivenUp(at) => (at, at),
-            Until::Exit(at) => (known_end(&fates[holder]), at.max(fates[holder].ran_until)),
+            RetentionEnd::Now => (u64::MAX, u64::MAX),
+            RetentionEnd::GivenUp(at) => (at, at),
+            RetentionEnd::Exit(at) => (known_end(&fates[holder]), at.max(fates[holder].ran_until)),
         };
         all.push(RetainedMemory {
             owner,
             id: (Object::Allocation, number.into()),
-            kind: Kind::Mapped,
-            stack: imports.allocation(held.origin).and_then(|allocation| allocation.history.stack()),
+            kind: MemoryKind::Mapped,
+            stack: imports.allocation_of(held.origin).and_then(|allocation| allocation.history.creating_stack()),
             location: held.location,
             bytes: held.bytes,
             holder,
@@ -311,19 +304,24 @@ fn kept_allocations(
 }
 
 /// Adds the memory that processes have open by legacy handles although its exporters freed it.
-fn kept_openings(memories: &[Memory], ledger: &Ledger, fates: &[ProcessEnd], all: &mut Vec<RetainedMemory>) {
+fn add_kept_openings(
+    memories: &[ProcessMemory],
+    ledger: &HandleTable,
+    fates: &[ProcessEnd],
+    all: &mut Vec<RetainedMemory>,
+) {
     for entry in ledger.handles().iter().filter(|entry| entry.kind.is_memory()) {
         let Some(export) = entry.export.as_deref() else { continue };
         let Some(freed) = export.ended.and_then(|ended| ended.at) else { continue };
         let owner = export.process;
-        let made = memories[owner].state.keeper.book.exported(entry.fingerprint);
+        let made = memories[owner].state.keeper.book.place_of_exported(entry.fingerprint);
         for import in entry.imports.iter().filter(|import| import.process != export.process) {
             for time in &import.times {
                 let Some((until, sure_until)) = open_until(fates, import, time) else { continue };
                 all.extend((freed.max(time.opened) < until).then(|| RetainedMemory {
                     owner,
                     id: (entry.kind, entry.fingerprint),
-                    kind: made.map_or(Kind::Memory, |place| place.kind),
+                    kind: made.map_or(MemoryKind::Memory, |place| place.kind),
                     stack: made.map(|place| place.stack),
                     location: export.device.map_or(Location::Unknown, Location::Device),
                     bytes: export.bytes.unwrap_or(0),
@@ -340,44 +338,46 @@ fn kept_openings(memories: &[Memory], ledger: &Ledger, fates: &[ProcessEnd], all
 
 /// Returns the time until which an importer had a handle open, and the time until which that is certain. `None` if the
 /// recording does not show it.
-fn open_until(fates: &[ProcessEnd], import: &Import, time: &Time) -> Option<(u64, u64)> {
+fn open_until(fates: &[ProcessEnd], import: &Import, time: &OpenPeriod) -> Option<(u64, u64)> {
     let fate = &fates[import.process];
     match time.ended {
         Some(ended) => ended.at.map(|at| (at, at)),
-        None if fate.has_lost || time.kept.is_some() => None,
+        None if fate.has_lost || time.close_prevented_since.is_some() => None,
         None if fate.alive == Some(false) => Some((known_end(fate), fate.last_seen.max(fate.ran_until))),
         None => Some((u64::MAX, u64::MAX)),
     }
 }
 
 /// Adds the allocations of virtual memory that a process exported and no process imported.
-fn unused_exports(imports: &ImportGraph, process: usize, all: &mut Vec<UnusedExport>) {
+fn add_unused_exports(imports: &ImportGraph, process: usize, all: &mut Vec<UnusedExport>) {
     let memory = &imports.processes[process];
     for own in memory.allocations() {
         let history = &own.history;
-        let (Source::Made(location), Some(stack)) = (history.source, history.stack()) else { continue };
+        let (AllocationSource::Made(location), Some(stack)) = (history.source, history.creating_stack()) else {
+            continue;
+        };
         let is_imported = history.exports.iter().any(|export| imports.is_imported(memory.domain, *export));
-        if history.exports.is_empty() || history.unknown_exports > 0 || is_imported || own.team.is_some() {
+        if history.exports.is_empty() || history.unknown_exports > 0 || is_imported || own.multicast.is_some() {
             continue;
         }
-        let kind = if own.mappings > 0 { Kind::Mapped } else { Kind::Unmapped };
-        let (since, until) = (history.since(), history.ended.unwrap_or(u64::MAX));
-        let place = Place { kind, location, stack };
+        let kind = if own.mappings > 0 { MemoryKind::Mapped } else { MemoryKind::Unmapped };
+        let (since, until) = (history.created_at(), history.ended.unwrap_or(u64::MAX));
+        let place = MemoryPlace { kind, location, stack };
         all.push(UnusedExport { process, place, bytes: own.bytes, since, until });
     }
 }
 
 /// Adds the memory that processes exported by legacy handles and no process opened.
-fn unused_handles(
-    memories: &[Memory],
-    ledger: &Ledger,
+fn add_unused_handles(
+    memories: &[ProcessMemory],
+    ledger: &HandleTable,
     knows_all: &impl Fn(usize) -> bool,
     all: &mut Vec<UnusedExport>,
 ) {
     let mut known = BTreeSet::new();
-    for (entry, export) in ledger.exports().filter(|(entry, _)| entry.kind == Object::Memory) {
+    for (entry, export) in ledger.undamaged_exports().filter(|(entry, _)| entry.kind == Object::Memory) {
         let (process, since) = (export.process, export.first.at);
-        let place = memories[process].state.keeper.book.exported(entry.fingerprint);
+        let place = memories[process].state.keeper.book.place_of_exported(entry.fingerprint);
         let (Some(place), Some(bytes)) = (place, export.bytes) else { continue };
         let until = export.ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(0));
         if entry.imports.is_empty() && knows_all(process) && known.insert((process, export.address, since)) {
@@ -387,25 +387,25 @@ fn unused_handles(
 }
 
 /// Subtracts exports that no process imported from the memory of their places. Returns the subtracted memory by place.
-fn take_unused<'u>(
+fn subtract_unused<'u>(
     unused: impl Iterator<Item = &'u UnusedExport>,
-    places: &mut BTreeMap<Place, Sum>,
-) -> BTreeMap<Place, Sum> {
-    let mut taken: BTreeMap<Place, Sum> = BTreeMap::new();
+    places: &mut BTreeMap<MemoryPlace, MemorySum>,
+) -> BTreeMap<MemoryPlace, MemorySum> {
+    let mut taken: BTreeMap<MemoryPlace, MemorySum> = BTreeMap::new();
     for one in unused {
         // The allocation may have been mapped or unmapped since the export, and is then in the other place.
         let other = match one.place.kind {
-            Kind::Mapped => Kind::Unmapped,
-            Kind::Unmapped => Kind::Mapped,
+            MemoryKind::Mapped => MemoryKind::Unmapped,
+            MemoryKind::Unmapped => MemoryKind::Mapped,
             kind => kind,
         };
         for kind in [one.place.kind, other] {
-            let place = Place { kind, ..one.place };
+            let place = MemoryPlace { kind, ..one.place };
             if let Some(left) = places.get_mut(&place)
                 && left.bytes >= one.bytes
             {
                 (left.count, left.bytes) = (left.count.saturating_sub(1), left.bytes - one.bytes);
-                let sum = taken.entry(place).or_insert(Sum { count: 0, bytes: 0, ..*left });
+                let sum = taken.entry(place).or_insert(MemorySum { count: 0, bytes: 0, ..*left });
                 (sum.count, sum.bytes) = (sum.count + 1, sum.bytes + one.bytes);
                 break;
             }

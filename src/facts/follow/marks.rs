@@ -4,8 +4,8 @@ use crate::follow::ledger::settle::ProcessEnd;
 use cupeer_report::model::Mark;
 use std::collections::BTreeMap;
 
-/// Largest number of marks that are kept.
-pub const MOST: usize = 10_000;
+/// Number of marks that are kept: the first ones; later marks are only counted.
+pub const MOST_MARKS: usize = 10_000;
 
 /// The marks of all processes, as they are read.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub struct Marks {
 impl Marks {
     /// Adds a mark of a process.
     pub fn add(&mut self, process: usize, tid: u32, at: u64, text: &[u8]) {
-        if self.kept.len() < MOST {
+        if self.kept.len() < MOST_MARKS {
             self.kept.push((at, process, tid, String::from_utf8_lossy(text).into_owned()));
         } else {
             self.more += 1;
@@ -25,8 +25,8 @@ impl Marks {
     }
 
     /// Returns the marks in groups: marks of one process that differ only in digits, such as those of the iterations of a loop.
-    pub fn repeated(&self) -> Repeated<'_> {
-        let mut all = Repeated::new();
+    pub fn group_repeated(&self) -> RepeatedMarks<'_> {
+        let mut all = RepeatedMarks::new();
         for (at, process, _, text) in &self.kept {
             let digits = |c: char| c.is_ascii_digit();
             let plain = text.chars().filter(|c| !digits(*c)).collect();
@@ -52,4 +52,4 @@ impl Marks {
 }
 
 /// Groups of marks, by process and text without digits. The value is the text of the first mark, and the times of all.
-pub type Repeated<'a> = BTreeMap<(usize, String), (&'a str, Vec<u64>)>;
+pub type RepeatedMarks<'a> = BTreeMap<(usize, String), (&'a str, Vec<u64>)>;

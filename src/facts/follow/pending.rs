@@ -5,7 +5,7 @@ use crate::follow::functions::Number;
 use crate::follow::ledger::{CallSite, Site};
 use cupeer_record as record;
 use cupeer_report::model::{Allocator, Uuid};
-use cupeer_report::places::Stack;
+use cupeer_report::places::StackNumber;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Cache, Confidence, Severity};
 use std::rc::Rc;
@@ -33,7 +33,7 @@ pub struct PendingFinding {
     pub count: u64,
     pub driver_message: Option<Box<[u8]>>,
     /// The objects of the finding that the process recorded with the call.
-    pub recorded: Vec<record::Object>,
+    pub recorded_objects: Vec<record::FindingObject>,
     /// Further objects of the finding, from the rest of the recording.
     pub objects: Vec<PendingObject>,
     /// The uses of shared memory that the finding compares.
@@ -41,12 +41,12 @@ pub struct PendingFinding {
     /// The cache that has the object open, if no other code has.
     pub cache: Option<Cache>,
     /// The severity that the process recorded with the call.
-    pub said: Option<Severity>,
+    pub recorded_severity: Option<Severity>,
     /// The lowest severity that the report may give the finding.
-    pub raised: Option<Severity>,
+    pub lowest_severity: Option<Severity>,
     /// The memory and the handles of the finding, the most probable first: address and length of memory, fingerprint and 1 of a
     /// handle.
-    pub about: Vec<(u64, u64)>,
+    pub subjects: Vec<(u64, u64)>,
     /// True if the recording lacks a fact that would confirm or refute the finding.
     pub lacks_facts: bool,
 }
@@ -84,13 +84,13 @@ impl PendingFinding {
             last: at,
             count: 0,
             driver_message: None,
-            recorded: Vec::new(),
+            recorded_objects: Vec::new(),
             objects: Vec::new(),
             accesses: Vec::new(),
             cache: None,
-            said: None,
-            raised: None,
-            about: Vec::new(),
+            recorded_severity: None,
+            lowest_severity: None,
+            subjects: Vec::new(),
             lacks_facts: false,
         }
     }
@@ -114,7 +114,7 @@ pub struct PendingObject {
     pub process: usize,
     pub tid: Option<u32>,
     pub at: Option<u64>,
-    pub stack: Option<Stack>,
+    pub stack: Option<StackNumber>,
     pub device: Option<Uuid>,
     /// Address of the memory, or the context handle; 0 if unknown.
     pub address: u64,
@@ -126,11 +126,11 @@ pub struct PendingObject {
 impl PendingObject {
     /// Returns an object for a call of a process.
     pub fn new(role: u32, process: usize, CallSite { site, at, .. }: CallSite) -> Self {
-        Self::at(role, process, Some(site), Some(at))
+        Self::from_optional_site(role, process, Some(site), Some(at))
     }
 
     /// Returns an object for a call whose place and time may be unknown.
-    pub fn at(role: u32, process: usize, site: Option<Site>, at: Option<u64>) -> Self {
+    pub fn from_optional_site(role: u32, process: usize, site: Option<Site>, at: Option<u64>) -> Self {
         let (tid, stack) = (site.map(|site| site.tid), site.map(|site| site.stack));
         PendingObject { role, process, tid, at, stack, ..PendingObject::default() }
     }

@@ -2,31 +2,31 @@
 
 use crate::follow::ledger::HandleDomain;
 use crate::follow::ledger::settle::ProcessEnd;
-use crate::follow::memory::{Memory, PoolHistory};
-use crate::follow::peers::Peers;
-use crate::follow::peers::Reach;
-use crate::follow::virtual_memory::{access, handle_types};
-use cupeer_model::{Known, Origin, Pool, Table};
+use crate::follow::memory::{PoolHistory, ProcessMemory};
+use crate::follow::peers::MappingAccess;
+use crate::follow::peers::PeerMatrix;
+use crate::follow::virtual_memory::{access_rows, handle_type_names};
+use cupeer_model::{ObjectOrigin, Pool, Table, TableEntry};
 use cupeer_report::model::{self, Fingerprint, Where};
 use std::collections::{BTreeSet, HashMap};
 
 /// A pool, with its history.
-pub type OwnPool = Known<Pool, PoolHistory>;
+pub type OwnPool = TableEntry<Pool, PoolHistory>;
 
-/// Largest number of rows in the report.
+/// Number of rows of pools in the report: the first ones by time; further ones are dropped.
 const MOST_ROWS: usize = 200;
 
 /// Sorts rows by time, and drops those beyond the largest number.
-pub fn order(rows: &mut Vec<model::Pool>) {
+pub fn sort_and_truncate(rows: &mut Vec<model::Pool>) {
     rows.sort_by_key(|row| row.since_ns);
     rows.truncate(MOST_ROWS);
 }
 
 /// The pools that processes exported, each with its process, by the fingerprint of the handle.
-type Exported<'a> = HashMap<(HandleDomain, u64), (usize, &'a OwnPool)>;
+type ExportedPools<'a> = HashMap<(HandleDomain, u64), (usize, &'a OwnPool)>;
 
-fn exported(processes: &[Memory]) -> Exported<'_> {
-    let mut all = Exported::new();
+fn index_exported(processes: &[ProcessMemory]) -> ExportedPools<'_> {
+    let mut all = ExportedPools::new();
     for (process, memory) in processes.iter().enumerate() {
         for pool in memory.state.pools.each() {
             all.extend(pool.history.exports.iter().map(|export| ((memory.domain, *export), (process, pool))));
@@ -36,8 +36,8 @@ fn exported(processes: &[Memory]) -> Exported<'_> {
 }
 
 /// Adds the access of devices to pools on other devices to the peer matrix. Each pool counts as one mapping.
-pub fn add_reach(processes: &[Memory], peers: &mut Peers) {
-    let exported = exported(processes);
+pub fn add_pool_access(processes: &[ProcessMemory], peers: &mut PeerMatrix) {
+    let exported = index_exported(processes);
     for (process, memory) in processes.iter().enumerate() {
         for pool in memory.state.pools.each() {
             let PoolHistory { device, destroyed, imported_as, access, .. } = &pool.history;
@@ -46,16 +46,17 @@ pub fn add_reach(processes: &[Memory], peers: &mut Peers) {
             for (from, (flags, at)) in access.iter().filter(|(from, _)| Some(**from) != to) {
                 let is_on = *flags != 0 && destroyed.is_none();
                 let off = if *flags == 0 { Some(*at) } else { *destroyed };
-                let reach = Reach { granted: 1, on: u64::from(is_on), last: *at, off };
-                peers.grant(process, Some(*from), to, &reach);
+                let reach =
+                    MappingAccess { granted: 1, mappings_now: u64::from(is_on), last_granted: *at, lost_at: off };
+                peers.add_mapping_access(process, Some(*from), to, &reach);
             }
         }
     }
 }
 
 /// Returns the rows of the report.
-pub fn rows(processes: &[Memory], fates: &[ProcessEnd]) -> Vec<model::Pool> {
-    let exported = exported(processes);
+pub fn rows(processes: &[ProcessMemory], fates: &[ProcessEnd]) -> Vec<model::Pool> {
+    let exported = index_exported(processes);
     let mut importers: HashMap<(HandleDomain, u64), Vec<usize>> = HashMap::new();
     for (process, memory) in processes.iter().enumerate() {
         for pool in memory.state.pools.each().filter(|pool| pool.history.imported_as != 0) {
@@ -73,8 +74,8 @@ pub fn rows(processes: &[Memory], fates: &[ProcessEnd]) -> Vec<model::Pool> {
             let pointers = memory.state.pointers.each().filter(|pointer| pointer.pool == pool.id);
             rows.push(model::Pool {
                 owner: match pool.origin {
-                    Origin::Imported => owner.map(|(owner, _)| proc(owner)),
-                    Origin::Made | Origin::Found => Some(proc(process)),
+                    ObjectOrigin::Imported => owner.map(|(owner, _)| proc(owner)),
+                    ObjectOrigin::Made | ObjectOrigin::Found => Some(proc(process)),
                 },
                 importers: by.into_iter().map(proc).collect(),
                 pointers: pointers.count() as u64,
@@ -83,7 +84,7 @@ pub fn rows(processes: &[Memory], fates: &[ProcessEnd]) -> Vec<model::Pool> {
             });
         }
     }
-    order(&mut rows);
+    sort_and_truncate(&mut rows);
     rows
 }
 
@@ -100,25 +101,25 @@ fn row(fate: &ProcessEnd, pool: &OwnPool, made: &OwnPool) -> model::Pool {
         },
         device,
         origin: match pool.origin {
-            Origin::Made => "made",
-            Origin::Imported => "imported",
-            Origin::Found => "default",
+            ObjectOrigin::Made => "made",
+            ObjectOrigin::Imported => "imported",
+            ObjectOrigin::Found => "default",
         },
         owner: None,
-        handle_types: handle_types(pool.types.unwrap_or(0)),
+        handle_types: handle_type_names(pool.types.unwrap_or(0)),
         since_ns: history.since,
         destroyed_ns: history.destroyed,
-        left: pool.origin != Origin::Found && history.destroyed.is_none() && fate.alive == Some(false),
+        left: pool.origin != ObjectOrigin::Found && history.destroyed.is_none() && fate.alive == Some(false),
         exports: history.exports.iter().rev().map(|export| Fingerprint(*export)).collect(),
         imported_as: (history.imported_as != 0).then_some(Fingerprint(history.imported_as)),
         importers: Vec::new(),
         pointers: 0,
         pointers_imported: history.pointers_imported,
-        access: access(history.access.iter().map(|(device, (flags, _))| (*device, *flags))),
+        access: access_rows(history.access.iter().map(|(device, (flags, _))| (*device, *flags))),
     }
 }
 
 /// Returns true if a pool has a row: it could be shared, or is a default pool to which other devices got access.
 fn has_row(pool: &OwnPool) -> bool {
-    pool.origin != Origin::Found || !pool.history.access.is_empty() || !pool.history.exports.is_empty()
+    pool.origin != ObjectOrigin::Found || !pool.history.access.is_empty() || !pool.history.exports.is_empty()
 }

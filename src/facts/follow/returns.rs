@@ -8,27 +8,27 @@
 //! that uses its result.
 
 /// Waiting results, each with the time at which its call returned, in ticks.
-pub struct Returns<T>(Vec<(u64, T)>);
+pub struct WaitingResults<T>(Vec<(u64, T)>);
 
-impl<T> Default for Returns<T> {
+impl<T> Default for WaitingResults<T> {
     fn default() -> Self {
-        Returns(Vec::new())
+        WaitingResults(Vec::new())
     }
 }
 
-impl<T> Returns<T> {
+impl<T> WaitingResults<T> {
     pub fn push(&mut self, end: u64, result: T) {
         self.0.push((end, result));
     }
 
     /// Removes and returns the result of the call that returned first, if it returned by a time.
-    pub fn next_until(&mut self, ticks: u64) -> Option<T> {
+    pub fn take_returned_by(&mut self, ticks: u64) -> Option<T> {
         let first = (0..self.0.len()).min_by_key(|index| self.0[*index].0)?;
         (self.0[first].0 <= ticks).then(|| self.0.remove(first).1)
     }
 
     /// Removes and returns the first result for which `is_it` returns true, whenever its call returned.
-    pub fn take(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
+    pub fn take_first(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
         let index = self.0.iter().position(|(_, result)| is_it(result))?;
         Some(self.0.remove(index).1)
     }

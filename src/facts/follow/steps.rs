@@ -1,18 +1,18 @@
 //! The steps of a process: its recorded calls that release nothing, and its recorded uses of shared memory. Growth is measured in
 //! steps instead of seconds, so that no finding depends on the speed of the machine.
 
-/// Largest number of stored times.
+/// Number of times from which on only every second one is stored (then every fourth, and so on).
 const MOST_TIMES: usize = 1 << 13;
 
 /// The times of steps. If there are too many, only every second step is stored, then every fourth, and so on.
 #[derive(Default)]
-pub struct Steps {
+pub struct StepTimes {
     times: Vec<u64>,
     count: u64,
     shift: u32,
 }
 
-impl Steps {
+impl StepTimes {
     /// Adds a step, which must be later than all steps before.
     pub fn add(&mut self, at: u64) {
         if self.count & ((1 << self.shift) - 1) == 0 {
@@ -27,14 +27,14 @@ impl Steps {
     }
 
     /// Returns the number of steps until a time.
-    pub fn until(&self, at: u64) -> u64 {
+    pub fn count_until(&self, at: u64) -> u64 {
         let kept = self.times.partition_point(|time| *time <= at);
         ((kept as u64) << self.shift).min(self.count)
     }
 
     /// Returns the number of steps after a time.
-    pub fn after(&self, at: u64) -> u64 {
-        self.count - self.until(at)
+    pub fn count_after(&self, at: u64) -> u64 {
+        self.count - self.count_until(at)
     }
 }
 
@@ -44,12 +44,12 @@ mod tests {
 
     #[test]
     fn many_steps_need_little_memory() {
-        let mut steps = Steps::default();
+        let mut steps = StepTimes::default();
         (0..1_000_000).for_each(|at| steps.add(at));
         assert!(steps.times.len() <= MOST_TIMES);
         for at in [0u64, 999, 500_000, 999_999] {
-            assert!(steps.until(at).abs_diff(at + 1) <= 1 << steps.shift, "{at}");
+            assert!(steps.count_until(at).abs_diff(at + 1) <= 1 << steps.shift, "{at}");
         }
-        assert_eq!(steps.after(999_999), 0);
+        assert_eq!(steps.count_after(999_999), 0);
     }
 }

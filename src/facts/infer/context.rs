@@ -1,10 +1,10 @@
 //! The input of all findings that only the whole recording shows.
 
-use super::touched::{self, Ranges, Touched};
+use super::touched::{self, SharedRanges, UsedMemory};
 use crate::follow::collect::Collected;
-use crate::follow::holdings::Holdings;
-use crate::follow::judged::ordinal;
-use crate::follow::ledger::Entry;
+use crate::follow::holdings::MemoryHoldings;
+use crate::follow::judged::ordinal_of_uuid;
+use crate::follow::ledger::HandleEntry;
 use crate::follow::virtual_memory::ImportGraph;
 use cupeer_record::Job;
 use cupeer_report::filter::Filter;
@@ -21,36 +21,36 @@ pub struct Context<'a> {
     /// True if the recording is one part of a job that is merged later.
     pub is_part: bool,
     imports: OnceCell<ImportGraph<'a>>,
-    holdings: OnceCell<Holdings<'a>>,
-    ranges: OnceCell<Ranges<'a>>,
-    touched: OnceCell<Vec<Touched<'a>>>,
+    holdings: OnceCell<MemoryHoldings<'a>>,
+    ranges: OnceCell<SharedRanges<'a>>,
+    used_memories: OnceCell<Vec<UsedMemory<'a>>>,
 }
 
 impl<'a> Context<'a> {
     pub fn new(job: &'a Job, all: &'a Collected, filter: &'a Filter, is_part: bool) -> Self {
         let (imports, holdings) = Default::default();
         let (ranges, touched) = Default::default();
-        Context { job, all, filter, is_part, imports, holdings, ranges, touched }
+        Context { job, all, filter, is_part, imports, holdings, ranges, used_memories: touched }
     }
 
     /// Returns a process as sentences name it.
-    pub fn who(&self, process: usize) -> reason::Process {
+    pub fn named_process(&self, process: usize) -> reason::Process {
         let process = &self.job.processes[process];
         reason::Process { pid: process.header.pid, rank: process.rank() }
     }
 
     /// Returns a device as a process numbers it.
-    pub fn device(&self, process: usize, device: Uuid) -> reason::Device {
-        reason::Device { ordinal: ordinal(&self.job.processes[process], device.0), uuid: device.0 }
+    pub fn numbered_device(&self, process: usize, device: Uuid) -> reason::Device {
+        reason::Device { ordinal: ordinal_of_uuid(&self.job.processes[process], device.0), uuid: device.0 }
     }
 
     /// Returns the allocator of the memory of a handle, if it is known.
-    pub fn allocator(&self, entry: &Entry) -> Option<Allocator> {
+    pub fn allocator(&self, entry: &HandleEntry) -> Option<Allocator> {
         self.all.allocators.allocator_of(entry, &self.job.processes, &self.all.stacks)
     }
 
     /// Returns true if a process of the job failed.
-    pub fn has_failed(&self) -> bool {
+    pub fn has_failed_process(&self) -> bool {
         self.all.fates.iter().any(|fate| fate.has_failed)
     }
 
@@ -60,21 +60,21 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the state of all memory of the processes of the job.
-    pub fn holdings(&self) -> &Holdings<'a> {
+    pub fn holdings(&self) -> &MemoryHoldings<'a> {
         self.holdings.get_or_init(|| {
             let all = self.all;
-            let knows_all = |process: usize| all.knows_all(all.domains[process]);
-            Holdings::new(self.imports(), &all.ledger, &all.fates, knows_all)
+            let knows_all = |process: usize| all.has_all_calls_of(all.domains[process]);
+            MemoryHoldings::new(self.imports(), &all.ledger, &all.fates, knows_all)
         })
     }
 
     /// Returns the address ranges of memory that processes exported or opened.
-    pub fn ranges(&self) -> &Ranges<'a> {
-        self.ranges.get_or_init(|| touched::ranges(self.all))
+    pub fn shared_ranges(&self) -> &SharedRanges<'a> {
+        self.ranges.get_or_init(|| touched::find_shared_ranges(self.all))
     }
 
     /// Returns the shared memory that recorded copies used.
-    pub fn touched(&self) -> &[Touched<'a>] {
-        self.touched.get_or_init(|| touched::touched(self.all, self.ranges()))
+    pub fn used_memories(&self) -> &[UsedMemory<'a>] {
+        self.used_memories.get_or_init(|| touched::find_used_memories(self.all, self.shared_ranges()))
     }
 }

@@ -1,9 +1,9 @@
 //! Merges pending findings of one kind, so that a million of them need the memory of one.
 
-use crate::follow::functions::{Functions, Number};
+use crate::follow::functions::{FunctionCounts, Number};
 use crate::follow::pending::PendingFinding;
 use cupeer_report::filter::Filter;
-use cupeer_report::places::Stack;
+use cupeer_report::places::StackNumber;
 use cupeer_rules::{Cache, Severity};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,36 +11,36 @@ use std::rc::Rc;
 
 /// Key of pending findings that share a row: rule, confidence, argument, function, result, processes, stack, cache, and
 /// recorded severity.
-type Kind = (
+type FindingKey = (
     Rc<str>,
     &'static str,
     Option<&'static str>,
     Number,
     Option<i32>,
     Vec<usize>,
-    Stack,
+    StackNumber,
     Option<Cache>,
     Option<Severity>,
 );
 
 /// Pending findings, one for each kind: the first finding that has sentences, with the count of all.
-pub struct Kinds<'a> {
+pub struct MergedFindings<'a> {
     filter: &'a Filter,
     all: Vec<PendingFinding>,
-    numbers: HashMap<Kind, usize>,
+    numbers: HashMap<FindingKey, usize>,
 }
 
-impl<'a> Kinds<'a> {
+impl<'a> MergedFindings<'a> {
     /// Creates an empty collection for the findings that a filter selects.
     pub fn new(filter: &'a Filter) -> Self {
-        Kinds { filter, all: Vec::new(), numbers: HashMap::new() }
+        MergedFindings { filter, all: Vec::new(), numbers: HashMap::new() }
     }
 
     pub fn push(&mut self, found: PendingFinding) {
-        if !self.filter.shows(Functions::id(found.function), found.result != Some(0), found.at) {
+        if !self.filter.has_call_of(FunctionCounts::id(found.function), found.result != Some(0), found.at) {
             return;
         }
-        match self.numbers.entry(kind(&found)) {
+        match self.numbers.entry(finding_key(&found)) {
             Entry::Vacant(place) => {
                 place.insert(self.all.len());
                 self.all.push(found);
@@ -62,7 +62,7 @@ impl<'a> Kinds<'a> {
     }
 }
 
-fn kind(found: &PendingFinding) -> Kind {
+fn finding_key(found: &PendingFinding) -> FindingKey {
     (
         found.rule.clone(),
         found.confidence.word(),
@@ -72,6 +72,6 @@ fn kind(found: &PendingFinding) -> Kind {
         found.processes.clone(),
         found.site.stack,
         found.cache,
-        found.said,
+        found.recorded_severity,
     )
 }

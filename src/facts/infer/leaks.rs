@@ -4,17 +4,17 @@ use crate::follow::collect::Collected;
 use cupeer_record::Job;
 use cupeer_report::filter::Filter;
 use cupeer_report::model::Leak;
-use cupeer_report::places::Places;
+use cupeer_report::places::PlaceTable;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 /// Returns one row per place that left handles open, the place with the most memory first. Stacks of different processes share
 /// a row if they have the same names.
-pub fn rows(all: &Collected, job: &Job, places: &mut Places, filter: &Filter, now: u64) -> Vec<Leak> {
+pub fn rows(all: &Collected, job: &Job, places: &mut PlaceTable, filter: &Filter, now: u64) -> Vec<Leak> {
     let Collected { ledger, fates, stacks, allocators, .. } = all;
     // Stack numbers differ from process to process.
     let mut by_stack: BTreeMap<_, (usize, Leak)> = BTreeMap::new();
-    for (entry, import, time) in ledger.each_open(fates).filter(|(.., time)| filter.is_since(time.opened)) {
+    for (entry, import, time) in ledger.unclosed_opens(fates).filter(|(.., time)| filter.is_after_start(time.opened)) {
         let age = now.saturating_sub(time.opened);
         let (kind, allocator) = (entry.kind.word(), allocators.allocator_of(entry, &job.processes, stacks));
         let leak = Leak {
@@ -30,23 +30,23 @@ pub fn rows(all: &Collected, job: &Job, places: &mut Places, filter: &Filter, no
         };
         match by_stack.entry((kind, time.site.stack, allocator)) {
             Entry::Vacant(place) => drop(place.insert((import.process, leak))),
-            Entry::Occupied(mut known) => add(&mut known.get_mut().1, leak),
+            Entry::Occupied(mut known) => add_leak(&mut known.get_mut().1, leak),
         }
     }
     let named =
-        |((_, stack, _), (process, leak))| (process, Leak { stack: places.stack(stacks, stack).1, ..leak });
+        |((_, stack, _), (process, leak))| (process, Leak { stack: places.place_and_stack(stacks, stack).1, ..leak });
     let mut rows: Vec<(usize, Leak)> = by_stack.into_iter().map(named).collect();
     rows.sort_by_key(|(process, _)| *process);
-    joined(rows.into_iter().map(|(_, leak)| leak).collect())
+    merge_rows(rows.into_iter().map(|(_, leak)| leak).collect())
 }
 
 /// Adds up the rows that have the same place, of one part of a job or of several.
-pub fn joined(rows: Vec<Leak>) -> Vec<Leak> {
+pub fn merge_rows(rows: Vec<Leak>) -> Vec<Leak> {
     let mut by_places: BTreeMap<_, Leak> = BTreeMap::new();
     for leak in rows {
         match by_places.entry((leak.kind, leak.stack.clone(), leak.allocator)) {
             Entry::Vacant(place) => drop(place.insert(leak)),
-            Entry::Occupied(mut known) => add(known.get_mut(), leak),
+            Entry::Occupied(mut known) => add_leak(known.get_mut(), leak),
         }
     }
     let mut rows: Vec<Leak> = by_places.into_values().collect();
@@ -54,7 +54,7 @@ pub fn joined(rows: Vec<Leak>) -> Vec<Leak> {
     rows
 }
 
-fn add(all: &mut Leak, other: Leak) {
+fn add_leak(all: &mut Leak, other: Leak) {
     all.handles = all.handles.saturating_add(other.handles);
     all.times = all.times.saturating_add(other.times);
     all.bytes = all.bytes.saturating_add(other.bytes);

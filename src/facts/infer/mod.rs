@@ -3,8 +3,8 @@
 //! A finding has three shapes. A decision hands over a [`Violation`](cupeer_rules::decide::Violation), which borrows its values, and a
 //! recording keeps the same as a [`Finding`](cupeer_record::Finding), in words. Until its place has a name, it is a
 //! [`PendingFinding`]: [`crate::follow::judged`] keeps those of calls, and the modules here return those that follow from all
-//! calls. [`mod@rows`] turns each of them into a [`Finding`](cupeer_report::model::Finding) of the report; a [`row::Row`] is that with
-//! the numbers of its processes, until [`table`] has joined those of all processes.
+//! calls. [`mod@rows`] turns each of them into a [`Finding`](cupeer_report::model::Finding) of the report; a
+//! [`row::FindingRow`] is that with the numbers of its processes, until [`table`] has joined those of all processes.
 //!
 //! Findings follow from the handle table ([`handles`], [`unclosed`], [`freed`], [`replaced`]), from what piles up ([`piles`], by the
 //! criterion of [`growth`], with the uses of [`touched`]), from mappings ([`space`]), from
@@ -50,10 +50,10 @@ mod unclosed;
 mod waste;
 mod written;
 
-pub use clues::found as clues;
+pub use clues::find_clues as clues;
 pub use context::Context;
 pub use device_memory::rows as device_memory;
-pub use row::Member;
-pub use rows::{finding_rows, found};
+pub use row::ProcessSummary;
+pub use rows::{find_all, finding_rows};
 pub use table::FindingRows;
-pub use written::accesses;
+pub use written::handle_accesses;

@@ -1,51 +1,52 @@
 //! Findings about wrong devices and peers: a process that opened the export of another device or peer than expected, contexts
 //! on the devices of other ranks, and devices that only the exporter sees.
 
-use super::awaited::named;
+use super::awaited::list_names;
 use super::context::Context;
-use super::objects::{Objects, export};
-use crate::follow::ledger::{Entry, HandleDomain, Time};
+use super::objects::{ObjectBuilder, export_object};
+use crate::follow::ledger::{HandleDomain, HandleEntry, OpenPeriod};
 use crate::follow::pending::PendingFinding;
 use cupeer_report::model::{Place, Uuid};
-use cupeer_report::places::{Nameless, Places, Stack};
+use cupeer_report::places::{NoSymbols, PlaceTable, StackNumber};
 use cupeer_rules::reason::{Device, Reason};
 use cupeer_rules::{Confidence, Severity};
 use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::record::slot::finding::role;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Smallest number of exports for which a single wrong open is a finding.
+/// Smallest number of exports for which a single wrong open is a finding about devices; a finding about peers needs
+/// one more.
 const FEWEST: usize = 3;
-/// Largest number of exports of one place that are compared.
+/// Number of exports of one place above which none of them are compared.
 const MOST_EXPORTS: usize = 1024;
-/// Largest number of devices of one process that a sentence names.
+/// Number of devices of one process that a sentence names; further ones are only counted.
 const MOST_DEVICES: usize = 4;
 
 /// An open of a process that differs from the pattern of all other processes.
-struct Crossed<'a> {
+struct CrossedOpen<'a> {
     process: usize,
-    time: &'a Time,
-    opened: &'a Entry,
-    missed: &'a Entry,
+    time: &'a OpenPeriod,
+    opened: &'a HandleEntry,
+    missed: &'a HandleEntry,
 }
 
 /// Returns findings about processes that opened the export of another device or peer than expected.
-pub fn crossed(context: &Context) -> Vec<PendingFinding> {
+pub fn find_crossed_opens(context: &Context) -> Vec<PendingFinding> {
     let mut all = Vec::new();
     // The places are only compared, which needs no symbols.
-    let mut nameless = Nameless;
-    let mut unnamed = Places::new(&context.job.processes, &mut nameless);
+    let mut nameless = NoSymbols;
+    let mut unnamed = PlaceTable::new(&context.job.processes, &mut nameless);
     let mut known: BTreeMap<Place, usize> = BTreeMap::new();
-    let mut callers: HashMap<Stack, usize> = HashMap::new();
-    let mut by_process: BTreeMap<(Kind, usize, Stack), Vec<&Entry>> = BTreeMap::new();
-    let mut by_place: BTreeMap<(Kind, HandleDomain, usize), Vec<&Entry>> = BTreeMap::new();
+    let mut callers: HashMap<StackNumber, usize> = HashMap::new();
+    let mut by_process: BTreeMap<(Kind, usize, StackNumber), Vec<&HandleEntry>> = BTreeMap::new();
+    let mut by_place: BTreeMap<(Kind, HandleDomain, usize), Vec<&HandleEntry>> = BTreeMap::new();
     for entry in context.all.ledger.handles() {
         let made = entry.export.as_deref().map(|export| (export.process, export.first.site.stack));
         let is_shared = matches!(entry.kind, Kind::Memory | Kind::Pointer | Kind::Allocation);
         let Some((process, stack)) = made.filter(|_| is_shared) else { continue };
         let place = *callers.entry(stack).or_insert_with(|| {
             let next = known.len();
-            *known.entry(unnamed.stack(&context.all.stacks, stack).0.maker().clone()).or_insert(next)
+            *known.entry(unnamed.place_and_stack(&context.all.stacks, stack).0.calling_place().clone()).or_insert(next)
         });
         // One entry more than the limit is kept, to recognize lists that are too long.
         let of_process = by_process.entry((entry.kind, process, stack)).or_default();
@@ -54,50 +55,49 @@ pub fn crossed(context: &Context) -> Vec<PendingFinding> {
             list.extend((list.len() <= MOST_EXPORTS).then_some(entry));
         }
     }
-    let is_one = |entries: &&Vec<&Entry>| {
-        (FEWEST..=MOST_EXPORTS).contains(&entries.len()) && context.all.knows_all(entries[0].domain)
+    let is_one = |entries: &&Vec<&HandleEntry>| {
+        (FEWEST..=MOST_EXPORTS).contains(&entries.len()) && context.all.has_all_calls_of(entries[0].domain)
     };
     for entries in by_process.values().filter(is_one) {
-        all.extend(of_devices(context, entries));
+        all.extend(find_crossed_device(context, entries));
     }
     for entries in by_place.values().filter(is_one).filter(|entries| entries.len() > FEWEST) {
-        all.extend(of_peers(context, entries));
+        all.extend(find_crossed_peer(context, entries));
     }
     all
 }
 
 /// Finds the only importer that did not open the buffer on its own device, if one process exported a buffer per device.
-fn of_devices(context: &Context, entries: &[&Entry]) -> Option<PendingFinding> {
-    let label = |entry: &Entry| entry.export.as_deref()?.device;
+fn find_crossed_device(context: &Context, entries: &[&HandleEntry]) -> Option<PendingFinding> {
+    let label = |entry: &HandleEntry| entry.export.as_deref()?.device;
     let found = find_crossed(entries, label, |_, device| device, |own: Uuid| own)?;
-    let device = |entry| Some(context.device(found.process, label(entry)?));
+    let device = |entry| Some(context.numbered_device(found.process, label(entry)?));
     let (here, there) = (device(found.missed)?, device(found.opened)?);
-    Some(pending(context, &found, &Reason::RanksCrossedDevices { here, there }))
+    Some(build_finding(context, &found, &Reason::RanksCrossedDevices { here, there }))
 }
 
-/// Finds the only importer that did not open the buffer of the rank at the common distance from its own, if each rank exported
-/// one.
-fn of_peers(context: &Context, entries: &[&Entry]) -> Option<PendingFinding> {
+/// Finds the only importer that opened the buffer of another rank than expected, if each rank exported one. The
+/// expected buffer is that of the rank at the same distance from the importer's own rank for all importers.
+fn find_crossed_peer(context: &Context, entries: &[&HandleEntry]) -> Option<PendingFinding> {
     let count = entries.len() as u32;
     let rank = |process: usize| context.job.processes[process].rank().filter(|rank| *rank < count);
-    let label = |entry: &Entry| rank(entry.export.as_deref()?.process);
-    let found = (1..count).find_map(|far| {
-        find_crossed(entries, label, |process, _| rank(process), |own: u32| (own + far) % count)
-    })?;
-    let exporter = |entry: &Entry| Some(context.who(entry.export.as_deref()?.process));
+    let label = |entry: &HandleEntry| rank(entry.export.as_deref()?.process);
+    let found = (1..count)
+        .find_map(|far| find_crossed(entries, label, |process, _| rank(process), |own: u32| (own + far) % count))?;
+    let exporter = |entry: &HandleEntry| Some(context.named_process(entry.export.as_deref()?.process));
     let reason = Reason::RanksCrossed { opened: exporter(found.opened)?, missed: exporter(found.missed)? };
-    Some(pending(context, &found, &reason))
+    Some(build_finding(context, &found, &reason))
 }
 
 /// Finds the only importer that opened another entry than the expected one, which no process opened. Each importer opened one
 /// entry, and all entries but that one were opened.
 fn find_crossed<'a, L: Copy + Ord>(
-    entries: &[&'a Entry],
-    label: impl Fn(&Entry) -> Option<L>,
+    entries: &[&'a HandleEntry],
+    label: impl Fn(&HandleEntry) -> Option<L>,
     own: impl Fn(usize, Option<Uuid>) -> Option<L>,
     expected: impl Fn(L) -> L,
-) -> Option<Crossed<'a>> {
-    let by_label: BTreeMap<L, &'a Entry> =
+) -> Option<CrossedOpen<'a>> {
+    let by_label: BTreeMap<L, &'a HandleEntry> =
         entries.iter().map(|entry| Some((label(entry)?, *entry))).collect::<Option<_>>()?;
     let mut importers = BTreeSet::new();
     let mut wrong = None;
@@ -113,7 +113,7 @@ fn find_crossed<'a, L: Copy + Ord>(
                 return None;
             }
             if wanted != *of {
-                let crossed = Crossed { process: import.process, time, opened, missed };
+                let crossed = CrossedOpen { process: import.process, time, opened, missed };
                 if wrong.replace(crossed).is_some() {
                     return None;
                 }
@@ -124,27 +124,27 @@ fn find_crossed<'a, L: Copy + Ord>(
     wrong.filter(|found| is_whole && found.missed.imports.is_empty())
 }
 
-fn pending(context: &Context, found: &Crossed, reason: &Reason) -> PendingFinding {
-    let &Crossed { process, time, opened, missed } = found;
+fn build_finding(context: &Context, found: &CrossedOpen, reason: &Reason) -> PendingFinding {
+    let &CrossedOpen { process, time, opened, missed } = found;
     let exports = [opened, missed].into_iter().filter_map(|entry| Some((entry, entry.export.as_deref()?)));
-    let objects = exports.map(|(entry, of)| export(context, entry, of)).collect();
-    PendingFinding { objects, ..PendingFinding::new(reason, Confidence::Inferred, process, time.call(), 0) }
+    let objects = exports.map(|(entry, of)| export_object(context, entry, of)).collect();
+    PendingFinding { objects, ..PendingFinding::new(reason, Confidence::Inferred, process, time.first_call(), 0) }
 }
 
 /// The devices of a rank on a host; `None` for an unknown device.
 #[derive(Default)]
-struct Rank {
+struct RankDevices {
     /// The devices of the memory that the rank exports.
     exports: BTreeSet<Option<Uuid>>,
     /// The devices on which the rank opens memory.
     imports: BTreeSet<Option<Uuid>>,
-    /// Its processes that hold contexts on several devices.
+    /// The processes of the rank that hold contexts on several devices.
     holders: Vec<usize>,
 }
 
-impl Rank {
+impl RankDevices {
     /// Returns the only device on which the rank shares memory, without the devices of other ranks.
-    fn home(&self, is_of_another: impl Fn(&Uuid) -> bool) -> Option<Uuid> {
+    fn own_device(&self, is_of_another: impl Fn(&Uuid) -> bool) -> Option<Uuid> {
         let is_own = |device: &&Option<Uuid>| device.as_ref().is_none_or(|device| !is_of_another(device));
         let mut own: BTreeSet<_> = self.exports.iter().filter(is_own).collect();
         own.extend(&self.imports);
@@ -154,19 +154,19 @@ impl Rank {
 
 /// Returns findings about ranks that hold a context on the device of another rank, although they open memory only on their own
 /// device and enabled no access between the two. The other rank holds a context only on its device.
-pub fn contexts(context: &Context) -> Vec<PendingFinding> {
+pub fn find_foreign_contexts(context: &Context) -> Vec<PendingFinding> {
     let all = context.all;
-    let mut hosts: BTreeMap<[u8; 16], BTreeMap<u32, Rank>> = BTreeMap::new();
+    let mut hosts: BTreeMap<[u8; 16], BTreeMap<u32, RankDevices>> = BTreeMap::new();
     let mut ranks: Vec<Option<([u8; 16], u32)>> = Vec::new();
     for (index, process) in context.job.processes.iter().enumerate() {
-        let rank = process.rank().filter(|_| all.knows_all(all.domains[index]));
+        let rank = process.rank().filter(|_| all.has_all_calls_of(all.domains[index]));
         ranks.push(rank.map(|rank| (process.header.boot_id, rank)));
         if let Some(rank) = rank {
             let rank = hosts.entry(process.header.boot_id).or_default().entry(rank).or_default();
-            rank.holders.extend(all.stats[index].holding.map(|_| index));
+            rank.holders.extend(all.stats[index].most_contexts.map(|_| index));
         }
     }
-    let mut note = |process: usize, device, of: fn(&mut Rank) -> &mut BTreeSet<Option<Uuid>>| {
+    let mut note = |process: usize, device, of: fn(&mut RankDevices) -> &mut BTreeSet<Option<Uuid>>| {
         if let Some((host, rank)) = &ranks[process]
             && let Some(rank) = hosts.get_mut(host).and_then(|ranks| ranks.get_mut(rank))
         {
@@ -179,22 +179,22 @@ pub fn contexts(context: &Context) -> Vec<PendingFinding> {
         }
         entry.imports.iter().for_each(|import| note(import.process, import.device, |rank| &mut rank.imports));
     }
-    hosts.values().flat_map(|ranks| of_host(context, ranks)).collect()
+    hosts.values().flat_map(|ranks| foreign_contexts_of_host(context, ranks)).collect()
 }
 
-fn of_host(context: &Context, ranks: &BTreeMap<u32, Rank>) -> Vec<PendingFinding> {
+fn foreign_contexts_of_host(context: &Context, ranks: &BTreeMap<u32, RankDevices>) -> Vec<PendingFinding> {
     // The devices of ranks that hold no other context, each with the only rank whose device it is.
     let mut owners: BTreeMap<Uuid, Option<u32>> = BTreeMap::new();
     for (rank, known) in ranks.iter().filter(|(_, known)| known.holders.is_empty()) {
-        if let Some(home) = known.home(|_| false) {
+        if let Some(home) = known.own_device(|_| false) {
             owners.entry(home).and_modify(|owner| *owner = None).or_insert(Some(*rank));
         }
     }
     let mut found: BTreeMap<(u32, Uuid), Vec<(u32, usize)>> = BTreeMap::new();
     for (rank, known) in ranks {
-        let Some(home) = known.home(|device| owners.contains_key(device)) else { continue };
+        let Some(home) = known.own_device(|device| owners.contains_key(device)) else { continue };
         for holder in &known.holders {
-            let Some(device) = other_device(context, *holder, home) else { continue };
+            let Some(device) = other_context_device(context, *holder, home) else { continue };
             let owner = owners.get(&device).copied().flatten();
             if let Some(owner) = owner.filter(|_| !context.all.peers.has_enabled(*holder, home, device)) {
                 found.entry((owner, device)).or_default().push((*rank, *holder));
@@ -203,30 +203,30 @@ fn of_host(context: &Context, ranks: &BTreeMap<u32, Rank>) -> Vec<PendingFinding
     }
     let pending = |((owner, device), holders): ((u32, Uuid), Vec<(u32, usize)>)| {
         let first = holders.first()?.1;
-        let seen = context.all.stats[first].holding?;
+        let seen = context.all.stats[first].most_contexts?;
         let its: BTreeSet<u32> = holders.iter().map(|(rank, _)| *rank).collect();
         let exports = its.iter().any(|rank| ranks[rank].exports.contains(&Some(device)));
-        let made = |(_, holder): &(u32, usize)| context.all.memories[*holder].made_on(device);
+        let made = |(_, holder): &(u32, usize)| context.all.memories[*holder].most_bytes_on(device);
         let allocated = holders.iter().map(made).fold(0, u64::saturating_add);
-        let device = context.device(first, device);
-        let (count, named) = (its.len() as u64, named(its.iter().map(u32::to_string)));
+        let device = context.numbered_device(first, device);
+        let (count, named) = (its.len() as u64, list_names(its.iter().map(u32::to_string)));
         let reason = Reason::RanksHoldDevice { count, ranks: &named, device, owner, exports, allocated };
         let found = PendingFinding::new(&reason, Confidence::Inferred, first, seen.call, 0);
         let processes: Vec<usize> = holders.iter().map(|(_, holder)| *holder).collect();
         // Either of two ranks may be right, and memory may be placed there for the other rank. But if the job fails and all
         // ranks hold the default device of CUDA, they forgot to select their own.
-        let has_failed = context.has_failed();
+        let has_failed = context.has_failed_process();
         let is_default = its.len() + 1 == ranks.len() && device.ordinal == 0;
         let may_be_right = ranks.len() < FEWEST || exports;
         let said = (may_be_right && !(has_failed && is_default)).then_some(Severity::Note);
-        Some(PendingFinding { count: processes.len() as u64, processes, said, ..found })
+        Some(PendingFinding { count: processes.len() as u64, processes, recorded_severity: said, ..found })
     };
     found.into_iter().filter_map(pending).collect()
 }
 
 /// Returns the only device except for `home` on which a process holds a context.
-fn other_device(context: &Context, process: usize, home: Uuid) -> Option<Uuid> {
-    let holding = context.all.stats[process].holding?;
+fn other_context_device(context: &Context, process: usize, home: Uuid) -> Option<Uuid> {
+    let holding = context.all.stats[process].most_contexts?;
     let ordinals = (0..u64::BITS as i32).filter(|ordinal| holding.devices >> ordinal & 1 != 0);
     let device = |ordinal| context.job.processes[process].device(ordinal).map(|device| Uuid(device.uuid));
     let mut held: BTreeSet<Uuid> = ordinals.map(device).collect::<Option<_>>()?;
@@ -235,9 +235,9 @@ fn other_device(context: &Context, process: usize, home: Uuid) -> Option<Uuid> {
 }
 
 /// Returns a clause about the devices that both processes see, for a finding about a device that the importer may not use.
-pub fn visible(context: &Context, found: &PendingFinding, objects: &Objects) -> Option<String> {
+pub fn visible_devices_clause(context: &Context, found: &PendingFinding, objects: &ObjectBuilder) -> Option<String> {
     let process = *found.processes.first()?;
-    let export = found.recorded.iter().find(|object| object.what.role == role::EXPORT)?;
+    let export = found.recorded_objects.iter().find(|object| object.what.role == role::EXPORT)?;
     let exporter = objects.process_of(export, process)?;
     let sees = |process: usize| {
         let process = &context.job.processes[process];
@@ -247,10 +247,9 @@ pub fn visible(context: &Context, found: &PendingFinding, objects: &Objects) -> 
         let more = process.devices.len().saturating_sub(MOST_DEVICES);
         named.extend((more > 0).then(|| format!("{more} more")));
         let variable = process.variable("CUDA_VISIBLE_DEVICES");
-        let variable =
-            variable.map(|value| format!(" with CUDA_VISIBLE_DEVICES={value}")).unwrap_or_default();
+        let variable = variable.map(|value| format!(" with CUDA_VISIBLE_DEVICES={value}")).unwrap_or_default();
         (!named.is_empty()).then(|| format!("sees {}{variable}", named.join(", ")))
     };
     let (there, here) = (sees(exporter)?, sees(process)?);
-    Some(format!("; {}, which exported it, {there}, and this process {here}", context.who(exporter)))
+    Some(format!("; {}, which exported it, {there}, and this process {here}", context.named_process(exporter)))
 }

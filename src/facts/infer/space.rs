@@ -2,27 +2,27 @@
 //! nothing ends.
 
 use super::context::Context;
-use crate::follow::judged::uuid;
-use crate::follow::memory::{Apart, Unused};
+use crate::follow::judged::uuid_of_ordinal;
+use crate::follow::memory::{DeviceWithoutAccess, UnusedMapping};
 use crate::follow::pending::PendingFinding;
-use crate::follow::virtual_memory::Waiting;
+use crate::follow::virtual_memory::WaitingBind;
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::{Device, Reason};
 
 /// Returns findings about mappings without access, by process and place: mappings that ended, or whose process ended. Processes
 /// that run are left out, because access may still follow, and so are incomplete recordings.
-pub fn unused(context: &Context) -> Vec<PendingFinding> {
+pub fn find_unused_mappings(context: &Context) -> Vec<PendingFinding> {
     let mut all = Vec::new();
     for (process, (stats, fate)) in context.all.stats.iter().zip(&context.all.fates).enumerate() {
         let is_whole = fate.has_all_calls();
         let has_ended = fate.alive == Some(false) && !fate.is_ended_on_purpose;
-        for unused in stats.unused.iter().filter(|unused| is_whole && (!unused.is_left || has_ended)) {
-            let device = |ordinal| Device { ordinal, uuid: uuid(&context.job.processes[process], ordinal) };
-            let &Unused { count: mappings, bytes, start, .. } = unused;
-            let (reason, confidence) = match unused.apart {
+        for unused in stats.unused_mappings.iter().filter(|unused| is_whole && (!unused.is_left || has_ended)) {
+            let device = |ordinal| Device { ordinal, uuid: uuid_of_ordinal(&context.job.processes[process], ordinal) };
+            let &UnusedMapping { count: mappings, bytes, start, .. } = unused;
+            let (reason, confidence) = match unused.without_access {
                 None => (Reason::VmmNoAccess { mappings, bytes, start }, Confidence::Certain),
                 // The recording does not show which device uses the memory.
-                Some(Apart { from, home }) => {
+                Some(DeviceWithoutAccess { from, home }) => {
                     let (from, home) = (device(from), device(home));
                     (Reason::VmmAccess { mappings, bytes, start, from, home }, Confidence::Inferred)
                 }
@@ -31,7 +31,7 @@ pub fn unused(context: &Context) -> Vec<PendingFinding> {
             all.push(PendingFinding {
                 last: unused.last,
                 count: unused.count,
-                about: vec![(start, bytes)],
+                subjects: vec![(start, bytes)],
                 ..found
             });
         }
@@ -40,10 +40,10 @@ pub fn unused(context: &Context) -> Vec<PendingFinding> {
 }
 
 /// Returns findings about calls that wait for devices of a multicast object that no recorded process added.
-pub fn incomplete(context: &Context) -> Vec<PendingFinding> {
+pub fn find_incomplete_multicast(context: &Context) -> Vec<PendingFinding> {
     // Otherwise, an unrecorded call may have added the device.
-    let is_known = |waiting: &Waiting| context.all.knows_all(context.all.domains[waiting.process]);
-    let waiting = context.imports().waiting().into_iter().filter(is_known);
+    let is_known = |waiting: &WaitingBind| context.all.has_all_calls_of(context.all.domains[waiting.process]);
+    let waiting = context.imports().waiting_binds().into_iter().filter(is_known);
     let found = waiting.map(|waiting| {
         let reason = Reason::MulticastIncomplete { added: waiting.added, wanted: waiting.wanted };
         let has_ended = context.all.fates[waiting.process].alive == Some(false);

@@ -2,16 +2,16 @@
 //! also of virtual memory that they imported. [`growth`](super::growth) decides whether they do.
 
 use super::context::Context;
-use super::growth::{LeftObject, Line, Marks};
-use super::objects::{closing, opening_and_export};
-use super::table::library;
-use super::touched::Used;
+use super::growth::{PlaceHistory, SimilarMarks, UnreleasedObject};
+use super::objects::{closing_object, opening_and_export_objects};
+use super::table::library_of;
+use super::touched::LastUses;
 use crate::follow::ledger::settle::ProcessEnd;
-use crate::follow::ledger::{CallSite, Ended, Entry, Time};
-use crate::follow::marks::Repeated;
+use crate::follow::ledger::{CallSite, HandleEntry, ObjectEnd, OpenPeriod};
+use crate::follow::marks::RepeatedMarks;
 use crate::follow::pending::PendingFinding;
 use crate::follow::virtual_memory::AllocationImport;
-use cupeer_report::places::{Places, Stack};
+use cupeer_report::places::{PlaceTable, StackNumber};
 use cupeer_rules::reason::{Growth, Reason};
 use cupeer_rules::{Cache, Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;
@@ -21,21 +21,21 @@ use std::collections::{BTreeMap, HashMap};
 const MOST_AGAIN: u64 = 64;
 
 /// Handles that were left open, by process, kind, and stack.
-type Unclosed<'a> = BTreeMap<Key, Vec<(&'a Entry, &'a Time)>>;
+type UnclosedByPlace<'a> = BTreeMap<PlaceKey, Vec<(&'a HandleEntry, &'a OpenPeriod)>>;
 /// Key of a place that opened handles: process, kind of object, and stack.
-type Key = (usize, Kind, Stack);
+type PlaceKey = (usize, Kind, StackNumber);
 
 /// Finds handles that were not closed. Calls `add` with each finding.
-pub fn found(context: &Context, used: &Used, places: &mut Places, add: &mut dyn FnMut(PendingFinding)) {
-    let mut unclosed = Unclosed::new();
-    for entry in context.all.ledger.undamaged() {
-        never_closed(context, entry, &mut unclosed);
+pub fn find_unclosed(context: &Context, used: &LastUses, places: &mut PlaceTable, add: &mut dyn FnMut(PendingFinding)) {
+    let mut unclosed = UnclosedByPlace::new();
+    for entry in context.all.ledger.undamaged_handles() {
+        add_never_closed(context, entry, &mut unclosed);
     }
-    let (siblings, marks) = (siblings(context, &unclosed), context.all.marks.repeated());
-    imports(context, &marks, used, add);
+    let (siblings, marks) = (opens_in_places(context, &unclosed), context.all.marks.group_repeated());
+    find_unreleased_imports(context, &marks, used, add);
     for (site, open) in unclosed {
         let siblings = siblings.get(&site).map(Vec::as_slice).unwrap_or_default();
-        if let Some(found) = of_site(context, places, (site.0, &open), siblings, (&marks, used)) {
+        if let Some(found) = finding_of_place(context, places, (site.0, &open), siblings, (&marks, used)) {
             add(found);
         }
     }
@@ -43,63 +43,73 @@ pub fn found(context: &Context, used: &Used, places: &mut Places, add: &mut dyn 
 
 /// Returns the marks by which growth of a process is measured: its own or, if it sets none, those of other processes, whose
 /// iterations it may share.
-pub fn marks_of<'m>(marks: &'m Repeated, process: usize) -> impl Iterator<Item = Marks<'m>> {
+pub fn marks_of<'m>(marks: &'m RepeatedMarks, process: usize) -> impl Iterator<Item = SimilarMarks<'m>> {
     let has_own = marks.keys().any(|(of, _)| *of == process);
     let own = marks.iter().filter(move |((of, _), _)| !has_own || *of == process);
     own.map(|(_, (like, times))| (*like, &times[..]))
 }
 
 /// Returns the growth of objects of a process.
-pub fn growth<'m>(
+pub fn growth_of_objects<'m>(
     context: &Context,
     process: usize,
-    (made, half, left): (u64, u64, &[LeftObject]),
-    marks: &'m Repeated,
+    (made, half, left): (u64, u64, &[UnreleasedObject]),
+    marks: &'m RepeatedMarks,
 ) -> Option<Growth<'m>> {
     let (fate, stats) = (&context.all.fates[process], &context.all.stats[process]);
     let is_whole = fate.has_all_calls() && !fate.has_gaps;
-    let line = Line { made, half, left, steps: is_whole.then_some(&stats.steps), end: fate.last_seen };
-    line.growth(marks_of(marks, process))
+    let line = PlaceHistory { made, half, left, steps: is_whole.then_some(&stats.steps), end: fate.last_seen };
+    line.find_growth(marks_of(marks, process))
 }
 
 /// An import of virtual memory by a process.
-struct Import<'a> {
-    entry: &'a Entry,
-    time: &'a Time,
+struct MatchedImport<'a> {
+    entry: &'a HandleEntry,
+    time: &'a OpenPeriod,
     of: AllocationImport,
 }
 
 /// Finds virtual memory that processes imported and did not release. Only complete recordings show what was released.
-fn imports(context: &Context, marks: &Repeated, used: &Used, add: &mut dyn FnMut(PendingFinding)) {
+fn find_unreleased_imports(
+    context: &Context,
+    marks: &RepeatedMarks,
+    used: &LastUses,
+    add: &mut dyn FnMut(PendingFinding),
+) {
     for (process, fate) in context.all.fates.iter().enumerate() {
-        if !fate.shows_what_is_left() {
+        if !fate.shows_leaks() {
             continue;
         }
-        let mut sites: BTreeMap<Stack, Vec<Import>> = BTreeMap::new();
-        for of in context.imports().imports(process) {
-            let Some(entry) = context.all.handle(process, Kind::Allocation, of.fingerprint) else { continue };
+        let mut sites: BTreeMap<StackNumber, Vec<MatchedImport>> = BTreeMap::new();
+        for of in context.imports().imports_of(process) {
+            let Some(entry) = context.all.find_handle(process, Kind::Allocation, of.fingerprint) else {
+                continue;
+            };
             let times = entry.import_by(process).into_iter().flat_map(|import| &import.times);
             let time = times.min_by_key(|time| time.opened.abs_diff(of.call.at));
             if let Some(time) = time {
-                sites.entry(of.call.site.stack).or_default().push(Import { entry, time, of });
+                sites.entry(of.call.site.stack).or_default().push(MatchedImport { entry, time, of });
             }
         }
         for mut all in sites.into_values() {
             all.sort_by_key(|import| import.of.call.at);
-            let lefts: Vec<LeftObject> = lefts_of_imports(&all, process, used);
-            let left: Vec<&Import> = all.iter().filter(|import| import.of.ended.is_none()).collect();
+            let lefts: Vec<UnreleasedObject> = left_imports(&all, process, used);
+            let left: Vec<&MatchedImport> = all.iter().filter(|import| import.of.ended.is_none()).collect();
             let Some(first) = left.first() else { continue };
             let half = count_at_half(all.iter().map(|import| (import.of.call.at, import.of.ended)));
             let all_made = (all.len() as u64, half, &lefts[..]);
-            let Some(growth) = growth(context, process, all_made, marks) else { continue };
+            let Some(growth) = growth_of_objects(context, process, all_made, marks) else { continue };
             let sum = |is_counted: &dyn Fn(&AllocationImport) -> bool| {
                 let counted = left.iter().filter(|import| is_counted(&import.of));
                 counted.fold(0u64, |bytes, import| bytes.saturating_add(import.of.bytes))
             };
-            let (handles, bytes, freed) =
-                (left.len() as u64, sum(&|_| true), sum(&|of| of.freed.is_some_and(|at| is_kept(fate, at))));
+            let (handles, bytes, freed) = (
+                left.len() as u64,
+                sum(&|_| true),
+                sum(&|of| of.given_up_at.is_some_and(|at| was_open_after(fate, at))),
+            );
             let reason = Reason::VmmLeak { handles, opened: all.len() as u64, bytes, freed, growth };
-            let objects = opening_and_export(context, first.entry, process, first.time);
+            let objects = opening_and_export_objects(context, first.entry, process, first.time);
             let last = left.last().map_or(first.of.call.at, |import| import.of.call.at);
             let (function, site) = (first.time.function, first.of.call.site);
             let call = CallSite { function, site, at: first.of.call.at };
@@ -113,22 +123,21 @@ fn imports(context: &Context, marks: &Repeated, used: &Used, add: &mut dyn FnMut
 /// time.
 fn count_at_half(all: impl ExactSizeIterator<Item = (u64, Option<u64>)> + Clone) -> u64 {
     let middle = all.clone().nth(all.len() / 2).map_or(0, |(at, _)| at);
-    let is_there =
-        |(at, ended): &(u64, Option<u64>)| *at < middle && ended.is_none_or(|ended| ended > middle);
+    let is_there = |(at, ended): &(u64, Option<u64>)| *at < middle && ended.is_none_or(|ended| ended > middle);
     all.filter(is_there).count() as u64
 }
 
-fn lefts_of_imports(all: &[Import], process: usize, used: &Used) -> Vec<LeftObject> {
+fn left_imports(all: &[MatchedImport], process: usize, used: &LastUses) -> Vec<UnreleasedObject> {
     let mut before = 0;
     let left = all.iter().zip(0..).filter_map(|(import, ordinal)| {
         let at = import.of.call.at;
         let is_exchanged = import.entry.is_exported_between(before, at);
         before = at;
-        let is_before = |used: &u64| import.of.idle.is_none_or(|idle| *used < idle);
-        let used = used.by(process, import.entry).filter(is_before);
-        import.of.ended.is_none().then_some(LeftObject {
+        let is_before = |used: &u64| import.of.unmapped_since.is_none_or(|idle| *used < idle);
+        let used = used.last_use_by(process, import.entry).filter(is_before);
+        import.of.ended.is_none().then_some(UnreleasedObject {
             bytes: import.of.bytes,
-            idle: import.of.idle,
+            idle: import.of.unmapped_since,
             is_consumed: used.is_some(),
             ordinal,
             at,
@@ -140,17 +149,17 @@ fn lefts_of_imports(all: &[Import], process: usize, used: &Used) -> Vec<LeftObje
 }
 
 /// Adds the opens of a handle that were not closed, except for those about which a process recorded a finding itself.
-fn never_closed<'a>(context: &Context<'a>, entry: &'a Entry, unclosed: &mut Unclosed<'a>) {
-    if entry.kind.is_granted() {
+fn add_never_closed<'a>(context: &Context<'a>, entry: &'a HandleEntry, unclosed: &mut UnclosedByPlace<'a>) {
+    if entry.kind.needs_granted_access() {
         return;
     }
     for import in &entry.imports {
         let Some(time) = import.times.last().filter(|time| time.ended.is_none()) else { continue };
         let fate = &context.all.fates[import.process];
-        let is_left = fate.alive.is_some() && !fate.has_lost && !time.is_kept(fate);
-        if is_left && !context.all.findings.has(Rule::IpcNeverClosed, import.process) {
+        let is_left = fate.alive.is_some() && !fate.has_lost && !time.is_kept_by_fault_plan(fate);
+        if is_left && !context.all.findings.has_finding_of(Rule::IpcNeverClosed, import.process) {
             unclosed
-                .entry((import.process, entry.kind, time.place(entry.kind).stack))
+                .entry((import.process, entry.kind, time.place_with_most_open(entry.kind).stack))
                 .or_default()
                 .push((entry, time));
         }
@@ -158,9 +167,9 @@ fn never_closed<'a>(context: &Context<'a>, entry: &'a Entry, unclosed: &mut Uncl
 }
 
 /// An open of a handle in a place that left a handle open.
-struct Sibling<'a> {
-    entry: &'a Entry,
-    time: &'a Time,
+struct OpenInPlace<'a> {
+    entry: &'a HandleEntry,
+    time: &'a OpenPeriod,
     /// Time of the open.
     opened: u64,
     is_left: bool,
@@ -168,14 +177,15 @@ struct Sibling<'a> {
 }
 
 /// Returns all opens in places that left a handle open, in the order of time.
-fn siblings<'a>(context: &Context<'a>, unclosed: &Unclosed) -> HashMap<Key, Vec<Sibling<'a>>> {
-    let mut all: HashMap<_, Vec<Sibling>> = unclosed.keys().map(|site| (*site, Vec::new())).collect();
+fn opens_in_places<'a>(context: &Context<'a>, unclosed: &UnclosedByPlace) -> HashMap<PlaceKey, Vec<OpenInPlace<'a>>> {
+    let mut all: HashMap<_, Vec<OpenInPlace>> = unclosed.keys().map(|site| (*site, Vec::new())).collect();
     for entry in context.all.ledger.handles() {
-        for (import, time) in entry.times() {
-            let Some(known) = all.get_mut(&(import.process, entry.kind, time.place(entry.kind).stack)) else {
+        for (import, time) in entry.open_periods() {
+            let Some(known) = all.get_mut(&(import.process, entry.kind, time.place_with_most_open(entry.kind).stack))
+            else {
                 continue;
             };
-            if time.closed().is_some() || time.ended.is_none() {
+            if time.closing_end().is_some() || time.ended.is_none() {
                 add_opens(entry, time, known);
             }
         }
@@ -185,47 +195,45 @@ fn siblings<'a>(context: &Context<'a>, unclosed: &Unclosed) -> HashMap<Key, Vec<
 }
 
 /// Adds each open of a handle in the time in which it was open. If there are very many, adds only some.
-fn add_opens<'a>(entry: &'a Entry, time: &'a Time, all: &mut Vec<Sibling<'a>>) {
+fn add_opens<'a>(entry: &'a HandleEntry, time: &'a OpenPeriod, all: &mut Vec<OpenInPlace<'a>>) {
     let count = time.times.clamp(1, MOST_AGAIN);
-    let left =
-        if time.ended.is_some() { 0 } else { (time.count * count / time.times.max(1)).clamp(1, count) };
+    let left = if time.ended.is_some() { 0 } else { (time.count * count / time.times.max(1)).clamp(1, count) };
     all.extend((0..count).map(|n| {
         let later = (time.last - time.opened) as u128 * n as u128 / (count - 1).max(1) as u128;
         let is_left = (n + 1) * left / count > n * left / count;
-        Sibling { entry, time, opened: time.opened + later as u64, is_left, is_again: n > 0 }
+        OpenInPlace { entry, time, opened: time.opened + later as u64, is_left, is_again: n > 0 }
     }));
 }
 
-impl Time {
+impl OpenPeriod {
     /// Returns the call that closed the handle.
-    fn closed(&self) -> Option<&Ended> {
-        let is_close = |ended: &&Ended| ended.by.is_some_and(|by| by.spec().closes().is_some());
+    fn closing_end(&self) -> Option<&ObjectEnd> {
+        let is_close = |ended: &&ObjectEnd| ended.by.is_some_and(|by| by.spec().closes().is_some());
         self.ended.as_ref().filter(is_close)
     }
 }
 
-impl Entry {
+impl HandleEntry {
     /// Returns true if the exporter exported the handle after `from` and before `to`.
     pub fn is_exported_between(&self, from: u64, to: u64) -> bool {
         let export = self.export.as_ref();
-        export
-            .is_some_and(|export| [export.first.at, export.last.at].iter().any(|at| from < *at && *at <= to))
+        export.is_some_and(|export| [export.first.at, export.last.at].iter().any(|at| from < *at && *at <= to))
     }
 }
 
-fn lefts_of_opens(siblings: &[Sibling], process: usize, used: &Used) -> Vec<LeftObject> {
+fn left_opens(siblings: &[OpenInPlace], process: usize, used: &LastUses) -> Vec<UnreleasedObject> {
     let mut before = 0;
     let left = siblings.iter().zip(0..).filter_map(|(sibling, ordinal)| {
-        let Sibling { entry, time, opened: at, is_left, is_again } = *sibling;
+        let OpenInPlace { entry, time, opened: at, is_left, is_again } = *sibling;
         let is_exchanged = is_again || entry.is_exported_between(before, at);
         before = at;
         let freed = entry.export.as_ref().and_then(|export| export.ended?.at).filter(|freed| *freed > at);
         let is_counted = entry.kind != Kind::Event && time.closes.0 > 0;
         let closed_again = is_counted.then_some(time.last);
-        let used = used.by(process, entry);
+        let used = used.last_use_by(process, entry);
         let is_consumed = used.is_some() || is_again || entry.kind == Kind::Event;
         let used = used.filter(|_| !is_again).max(closed_again);
-        is_left.then_some(LeftObject { bytes: 0, idle: freed, ordinal, at, used, is_exchanged, is_consumed })
+        is_left.then_some(UnreleasedObject { bytes: 0, idle: freed, ordinal, at, used, is_exchanged, is_consumed })
     });
     left.collect()
 }
@@ -235,10 +243,10 @@ fn lefts_of_opens(siblings: &[Sibling], process: usize, used: &Used) -> Vec<Left
 fn growth_unlike_others(
     context: &Context,
     process: usize,
-    (siblings, lefts): (&[Sibling], Vec<LeftObject>),
-    marks: &Repeated,
+    (siblings, lefts): (&[OpenInPlace], Vec<UnreleasedObject>),
+    marks: &RepeatedMarks,
 ) -> Option<Growth<'static>> {
-    let origin = |entry: &Entry| {
+    let origin = |entry: &HandleEntry| {
         let export = entry.export.as_ref()?;
         Some((entry.kind, export.process, export.first.site.stack))
     };
@@ -249,7 +257,7 @@ fn growth_unlike_others(
         for import in entry.imports.iter().filter(|import| program(import.process) == program(process)) {
             let (opened, closed) = &mut others[import.process];
             opened.extend(import.times.iter().map(|time| time.opened));
-            closed.extend(import.times.iter().filter_map(|time| time.closed()?.at));
+            closed.extend(import.times.iter().filter_map(|time| time.closing_end()?.at));
         }
     }
     others.swap_remove(process);
@@ -269,36 +277,36 @@ fn growth_unlike_others(
         let next = closed.partition_point(|at| *at < before);
         let is_exchanged = closed.get(next).is_some_and(|at| *at < left.at);
         before = left.at;
-        LeftObject { is_exchanged, ..left }
+        UnreleasedObject { is_exchanged, ..left }
     });
-    let lefts: Vec<LeftObject> = exchanged.collect();
-    let grown = growth(context, process, (lefts.len() as u64, 0, &lefts), marks)?;
-    matches!(grown, Growth::Steady).then_some(Growth::Unlike)
+    let lefts: Vec<UnreleasedObject> = exchanged.collect();
+    let grown = growth_of_objects(context, process, (lefts.len() as u64, 0, &lefts), marks)?;
+    matches!(grown, Growth::PerExchange).then_some(Growth::UnlikeOtherProcesses)
 }
 
 /// Returns a finding about the handles that a process opened in one place and did not close, with the call that exported
 /// them, and one that closed others.
-fn of_site(
+fn finding_of_place(
     context: &Context,
-    places: &mut Places,
-    (process, open): (usize, &[(&Entry, &Time)]),
-    siblings: &[Sibling],
-    (marks, used): (&Repeated, &Used),
+    places: &mut PlaceTable,
+    (process, open): (usize, &[(&HandleEntry, &OpenPeriod)]),
+    siblings: &[OpenInPlace],
+    (marks, used): (&RepeatedMarks, &LastUses),
 ) -> Option<PendingFinding> {
     let (entry, time) = open.iter().min_by_key(|(_, time)| time.opened)?;
     let fate = &context.all.fates[process];
-    let exported = |entry: &Entry| entry.export.as_ref().and_then(|export| export.bytes).unwrap_or(0);
-    let freed_at = |entry: &Entry| entry.export.as_ref()?.ended.as_ref()?.at;
-    let is_freed = |entry: &Entry| freed_at(entry).is_some_and(|at| is_kept(fate, at));
-    let sum = |bytes: u64, (entry, _): &(&Entry, _)| bytes.saturating_add(exported(entry));
+    let exported = |entry: &HandleEntry| entry.export.as_ref().and_then(|export| export.bytes).unwrap_or(0);
+    let freed_at = |entry: &HandleEntry| entry.export.as_ref()?.ended.as_ref()?.at;
+    let is_freed = |entry: &HandleEntry| freed_at(entry).is_some_and(|at| was_open_after(fate, at));
+    let sum = |bytes: u64, (entry, _): &(&HandleEntry, _)| bytes.saturating_add(exported(entry));
     let bytes = open.iter().fold(0, sum);
-    let lefts = lefts_of_opens(siblings, process, used);
-    let ended = |sibling: &Sibling| {
+    let lefts = left_opens(siblings, process, used);
+    let ended = |sibling: &OpenInPlace| {
         let ended = sibling.time.ended.map(|ended| ended.at.unwrap_or(sibling.opened));
         (sibling.opened, if sibling.is_left { None } else { ended.or(Some(sibling.opened)) })
     };
     let (made, half) = (siblings.len() as u64, count_at_half(siblings.iter().map(ended)));
-    let growth = growth(context, process, (made, half, &lefts), marks)
+    let growth = growth_of_objects(context, process, (made, half, &lefts), marks)
         .or_else(|| growth_unlike_others(context, process, (siblings, lefts), marks));
     let reason = match growth {
         Some(growth) => {
@@ -312,13 +320,13 @@ fn of_site(
         None if fate.alive == Some(true) => return None,
         None => Reason::IpcNeverClosed { handles: open.len() as u64, bytes },
     };
-    let mut objects = opening_and_export(context, entry, process, time);
-    let closed = siblings.iter().rev().find_map(|sibling| Some((sibling.entry, sibling.time.closed()?)));
+    let mut objects = opening_and_export_objects(context, entry, process, time);
+    let closed = siblings.iter().rev().find_map(|sibling| Some((sibling.entry, sibling.time.closing_end()?)));
     if let (Reason::IpcLeak { .. }, Some((entry, ended))) = (&reason, closed) {
-        objects.push(closing(entry, process, ended));
+        objects.push(closing_object(entry, process, ended));
     }
     let cache = cache_of(context, places, time);
-    let call = CallSite { site: time.place(entry.kind), ..time.call() };
+    let call = CallSite { site: time.place_with_most_open(entry.kind), ..time.first_call() };
     let count = match reason {
         Reason::IpcLeak { handles, .. } => handles,
         _ => open.len() as u64,
@@ -332,16 +340,16 @@ fn of_site(
 }
 
 /// Returns true if a process still had a handle open after its owner gave it up at a time.
-fn is_kept(fate: &ProcessEnd, at: u64) -> bool {
+fn was_open_after(fate: &ProcessEnd, at: u64) -> bool {
     fate.alive == Some(true) || at < fate.last_seen
 }
 
 /// Returns the cache for which a handle was opened; `None` if code without a cache opened it, too.
-pub fn cache_of(context: &Context, places: &mut Places, time: &Time) -> Option<Cache> {
-    let sites = [&time.site].into_iter().chain(time.again.iter().map(|again| &again.site));
+pub fn cache_of(context: &Context, places: &mut PlaceTable, time: &OpenPeriod) -> Option<Cache> {
+    let sites = [&time.site].into_iter().chain(time.opens_elsewhere.iter().map(|again| &again.site));
     let mut caches = sites.map(|site| {
-        let (place, _) = places.stack(&context.all.stacks, site.stack);
-        Cache::of(library(&place).as_bytes())
+        let (place, _) = places.place_and_stack(&context.all.stacks, site.stack);
+        Cache::of(library_of(&place).as_bytes())
     });
     let first = caches.next().flatten()?;
     caches.all(|cache| cache.is_some()).then_some(first)

@@ -47,13 +47,13 @@ pub enum Level {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cupeer_console::args::word;
+    use cupeer_console::args::value_word;
     use cupeer_rules::Severity;
     use cupeer_spec::env;
 
     #[test]
     fn the_library_understands_every_level() {
-        let understood = Level::value_variants().iter().map(|level| env::Level::parse(&word(*level)));
+        let understood = Level::value_variants().iter().map(|level| env::CheckLevel::parse(&value_word(*level)));
         let severities: Vec<_> = understood.map(|level| level.unwrap().map(|level| level.severity)).collect();
         let [error, warning, note] = [Severity::Error, Severity::Warning, Severity::Note].map(Some);
         assert_eq!(severities, [warning, warning, error, warning, note, None]);

@@ -3,7 +3,7 @@
 //!
 //! What was unpacked is compared with what is carried each time, because it becomes code in the user's programs.
 
-use super::check;
+use super::check_ownership;
 use super::private_directory;
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_recordings::home;
@@ -17,28 +17,26 @@ use std::path::{Path, PathBuf};
 include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
 /// Unpacks a library of the command if that has not been done; returns `None` if the command carries no libraries.
-pub fn unpack(name: &str) -> Result<Option<PathBuf>> {
+pub fn unpack_library(name: &str) -> Result<Option<PathBuf>> {
     let Some((_, bytes)) = CARRIED.iter().find(|(carried, _)| *carried == name) else { return Ok(None) };
-    keep(name, bytes)
-        .with_context(|| format!("failed to unpack {name}, which this command carries"))
-        .map(Some)
+    store_library(name, bytes).with_context(|| format!("failed to unpack {name}, which this command carries")).map(Some)
 }
 
 /// Keeps a library with these contents in a directory of the user's, and returns its path.
-pub fn keep(name: &str, bytes: &[u8]) -> Result<PathBuf> {
+pub fn store_library(name: &str, bytes: &[u8]) -> Result<PathBuf> {
     let cache =
-        home::of_user("XDG_CACHE_HOME", ".cache").context("neither XDG_CACHE_HOME nor HOME leads anywhere");
-    let cached = cache.and_then(|cache| unpacked(&cache.join("cupeer"), name, bytes));
+        home::user_directory("XDG_CACHE_HOME", ".cache").context("neither XDG_CACHE_HOME nor HOME leads anywhere");
+    let cached = cache.and_then(|cache| write_if_changed(&cache.join("cupeer"), name, bytes));
     cached.or_else(|error| {
         tracing::debug!("{name} cannot be kept in the user's cache: {error:#}");
-        let elsewhere = private_directory().and_then(|directory| unpacked(&directory, name, bytes));
+        let elsewhere = private_directory().and_then(|directory| write_if_changed(&directory, name, bytes));
         elsewhere.with_context(|| format!("XDG_CACHE_HOME names a directory for it ({error:#})"))
     })
 }
 
 /// Returns the path of the library in a directory of the user's, and writes the file if it is missing or has other contents.
 /// Several processes may do so at the same time: each renames a complete file into place.
-fn unpacked(parent: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf> {
+fn write_if_changed(parent: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf> {
     let directory = parent.join(DIRECTORY);
     let shown = directory.display();
     if directory.as_os_str().as_bytes().iter().any(|byte| b" :;".contains(byte)) {
@@ -47,9 +45,9 @@ fn unpacked(parent: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
     made.with_context(|| format!("failed to make '{shown}'"))?;
     // A directory in which other users may rename files is not safe.
-    check(parent)?;
-    check(&directory)?;
-    ensure!(may_run_from(&directory), "'{shown}' is mounted noexec");
+    check_ownership(parent)?;
+    check_ownership(&directory)?;
+    ensure!(allows_execution(&directory), "'{shown}' is mounted noexec");
     let library = directory.join(name);
     let is_whole = || fs::read(&library).is_ok_and(|found| found == bytes);
     if !is_whole() {
@@ -62,13 +60,13 @@ fn unpacked(parent: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf> {
         write().with_context(|| format!("failed to write '{}'", library.display()))?;
         ensure!(is_whole(), "'{}' is not what was written", library.display());
     }
-    check(&library)?;
+    check_ownership(&library)?;
     tracing::debug!("{name} is {}, unpacked", library.display());
     Ok(library)
 }
 
 /// Returns true if the dynamic loader may map files of a directory.
-fn may_run_from(directory: &Path) -> bool {
+fn allows_execution(directory: &Path) -> bool {
     let Ok(path) = CString::new(directory.as_os_str().as_bytes()) else { return false };
     // SAFETY: all-zero bytes are a valid statvfs, which the call fills; the path ends in NUL.
     let (asked, about) = unsafe {
@@ -90,13 +88,13 @@ mod tests {
     #[test]
     fn complete_files_stay_and_damaged_ones_are_replaced() {
         let place = place();
-        let library = unpacked(place.path(), "a.so", b"right").unwrap();
+        let library = write_if_changed(place.path(), "a.so", b"right").unwrap();
         let first = library.metadata().unwrap().ino();
-        assert_eq!(unpacked(place.path(), "a.so", b"right").unwrap(), library);
+        assert_eq!(write_if_changed(place.path(), "a.so", b"right").unwrap(), library);
         assert_eq!(library.metadata().unwrap().ino(), first);
         for damaged in [&b"righ"[..], b"wrong", b""] {
             fs::write(&library, damaged).unwrap();
-            unpacked(place.path(), "a.so", b"right").unwrap();
+            write_if_changed(place.path(), "a.so", b"right").unwrap();
             assert_eq!(fs::read(&library).unwrap(), b"right");
         }
         let names = fs::read_dir(library.parent().unwrap()).unwrap().count();
@@ -110,7 +108,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let library = unpacked(place.path(), "a.so", &bytes).unwrap();
+                    let library = write_if_changed(place.path(), "a.so", &bytes).unwrap();
                     assert!(fs::read(library).unwrap() == bytes);
                 });
             }
@@ -123,11 +121,11 @@ mod tests {
         let parent = place.path().join("cupeer");
         fs::create_dir(&parent).unwrap();
         fs::set_permissions(&parent, fs::Permissions::from_mode(0o777)).unwrap();
-        let error = unpacked(&parent, "a.so", b"right").unwrap_err().to_string();
+        let error = write_if_changed(&parent, "a.so", b"right").unwrap_err().to_string();
         assert!(error.contains("everybody can write there"), "{error}");
-        let error = unpacked(&place.path().join("a b"), "a.so", b"right").unwrap_err().to_string();
+        let error = write_if_changed(&place.path().join("a b"), "a.so", b"right").unwrap_err().to_string();
         assert!(error.contains("ends a path"), "{error}");
-        let error = unpacked(Path::new("/proc/none"), "a.so", b"right").unwrap_err().to_string();
+        let error = write_if_changed(Path::new("/proc/none"), "a.so", b"right").unwrap_err().to_string();
         assert!(error.contains("failed to make"), "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! Directories of the user's own, for what becomes code in programs.
 
-use super::check;
+use super::check_ownership;
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_console::startup::effective_user;
 use std::io::ErrorKind::AlreadyExists;
@@ -12,14 +12,14 @@ pub fn private_directory() -> Result<PathBuf> {
     if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
         let directory = Path::new(&runtime).join("cupeer");
         // No file is stored in a directory in which other users could rename the file.
-        match make_private(&directory).and_then(|()| check(&directory)) {
+        match make_private(&directory).and_then(|()| check_ownership(&directory)) {
             Ok(()) => return Ok(directory),
             Err(error) => tracing::debug!("{error:#}"),
         }
     }
     let directory = PathBuf::from(format!("/tmp/cupeer-{}", effective_user()));
     make_private(&directory)?;
-    check(&directory)?;
+    check_ownership(&directory)?;
     Ok(directory)
 }
 

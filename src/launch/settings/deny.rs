@@ -8,12 +8,12 @@ mod machine;
 use crate::args::{DenyArgs, Options};
 use crate::job::Job;
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use cupeer_console::variables::{Environment, inherited};
-use cupeer_recordings::job::temporary;
-use cupeer_spec::deny::{self, Denied, Name, Pair, Written};
+use cupeer_console::variables::{Environment, nonempty_variable};
+use cupeer_recordings::job::create_temporary_directory;
+use cupeer_spec::deny::{self, DeniedPair, DeniedPairs, DeviceName, WrittenPair};
 use cupeer_spec::env;
 use cupeer_topology::Topology;
-use machine::{Device, Machine};
+use machine::{Machine, MachineDevice};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -25,16 +25,16 @@ const VLLM_CACHE_ROOT: &str = "VLLM_CACHE_ROOT";
 const UNMASKED: &str = "denied pairs: --deny-peer does not block copies between devices (cuMemcpyPeer; the driver \
 stages them), imported memory pools when nothing is recorded, or what tools read from sysfs; links to a switch are hidden entirely";
 
-pub fn unmasked(environment: &Environment) -> Option<&'static str> {
+pub fn unblocked_access_note(environment: &Environment) -> Option<&'static str> {
     environment.get(env::DENY_PEER).filter(|pairs| !pairs.is_empty()).map(|_| UNMASKED)
 }
 
 /// Returns the variables of the options about denied pairs. `is_here` is true if the program runs on this machine.
-pub fn variables(options: &Options, is_here: bool) -> Result<Vec<(&'static str, OsString)>> {
+pub fn deny_variables(options: &Options, is_here: bool) -> Result<Vec<(&'static str, OsString)>> {
     let DenyArgs { deny_peer, peer_limit } = &options.deny;
     let mut variables = Vec::new();
     if let Some(text) = deny_peer {
-        let denied = denied(text, &Machine::of(&options.driver), is_here).map_err(|error| {
+        let denied = parse_denied(text, &Machine::from_options(&options.driver), is_here).map_err(|error| {
             match format!("{error:#}") {
                 placed if placed.starts_with("column ") => anyhow!("--deny-peer '{text}', {placed}"),
                 other => anyhow!("--deny-peer '{text}': {other}"),
@@ -50,41 +50,42 @@ pub fn variables(options: &Options, is_here: bool) -> Result<Vec<(&'static str, 
 
 /// File in which vLLM keeps its verdict on peer access. Each run with denied pairs needs its own file: later runs would read the
 /// verdict of this run, and this run would read earlier verdicts.
-pub enum Verdicts {
+pub enum VllmCache {
     InJob(PathBuf),
     Temporary(TempDir),
     Chosen(PathBuf),
 }
 
-impl Verdicts {
+impl VllmCache {
     /// Returns `None` if no pair is denied.
-    pub fn of(variables: &[(&'static str, OsString)], job: Option<&Job>) -> Result<Option<Verdicts>> {
+    pub fn for_denied_pairs(variables: &[(&'static str, OsString)], job: Option<&Job>) -> Result<Option<VllmCache>> {
         if variables.iter().all(|(name, _)| *name != env::DENY_PEER) {
             return Ok(None);
         }
-        if let Some(place) = inherited(VLLM_CACHE_ROOT) {
-            return Ok(Some(Verdicts::Chosen(place.into())));
+        if let Some(place) = nonempty_variable(VLLM_CACHE_ROOT) {
+            return Ok(Some(VllmCache::Chosen(place.into())));
         }
         // If the directory's path has placeholders, the processes create the directory.
         if let Some(job) = job.filter(|job| job.directory.is_dir()) {
-            return Ok(Some(Verdicts::InJob(job.vllm_cache()?)));
+            return Ok(Some(VllmCache::InJob(job.make_vllm_cache()?)));
         }
-        let temporary = temporary("cupeer-vllm-").context("failed to make a directory for vLLM's cache")?;
-        Ok(Some(Verdicts::Temporary(temporary)))
+        let temporary =
+            create_temporary_directory("cupeer-vllm-").context("failed to make a directory for vLLM's cache")?;
+        Ok(Some(VllmCache::Temporary(temporary)))
     }
 
     /// Returns the variable, if cupeer has to set it.
-    pub fn variable(&self) -> Option<(&'static str, OsString)> {
+    pub fn cache_variable(&self) -> Option<(&'static str, OsString)> {
         let place = match self {
-            Verdicts::InJob(place) => place.as_path(),
-            Verdicts::Temporary(place) => place.path(),
-            Verdicts::Chosen(_) => return None,
+            VllmCache::InJob(place) => place.as_path(),
+            VllmCache::Temporary(place) => place.path(),
+            VllmCache::Chosen(_) => return None,
         };
         Some((VLLM_CACHE_ROOT, place.into()))
     }
 
-    pub fn warning(&self) -> Option<String> {
-        let Verdicts::Chosen(place) = self else { return None };
+    pub fn chosen_cache_warning(&self) -> Option<String> {
+        let VllmCache::Chosen(place) = self else { return None };
         Some(format!(
             "{VLLM_CACHE_ROOT} is set: vLLM caches what it finds out about peers in {} \
              (gpu_p2p_access_cache_for_*.json), and carries it from earlier runs into this one and from this one \
@@ -94,37 +95,37 @@ impl Verdicts {
     }
 
     /// Keeps the directory after this process ends, for processes that still run then.
-    pub fn keep(&mut self) {
-        if let Verdicts::Temporary(directory) = self {
+    pub fn keep_directory(&mut self) {
+        if let VllmCache::Temporary(directory) = self {
             directory.disable_cleanup(true);
         }
     }
 }
 
-fn denied(text: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
+fn parse_denied(text: &str, machine: &Machine, is_here: bool) -> Result<DeniedPairs> {
     if text == deny::ALL {
-        return Ok(Denied::All);
+        return Ok(DeniedPairs::All);
     }
     if text.ends_with(".toml") {
-        return of_file(text, machine, is_here);
+        return read_denied_pairs(text, machine, is_here);
     }
     let mut pairs = Vec::new();
-    for Written { from, to, oneway } in deny::written(text).map_err(anyhow::Error::msg)? {
+    for WrittenPair { from, to, oneway } in deny::split_pairs(text).map_err(anyhow::Error::msg)? {
         let named = |(column, word): (usize, &str)| {
-            name(word, machine, is_here).with_context(|| format!("column {column}"))
+            resolve_device(word, machine, is_here).with_context(|| format!("column {column}"))
         };
-        let pair = Pair { from: named(from)?, to: named(to)?, oneway };
+        let pair = DeniedPair { from: named(from)?, to: named(to)?, oneway };
         if pair.from == pair.to {
             bail!("column {}: a pair has two devices, but '{}' is the first one again", to.0, to.1);
         }
         pairs.push(pair);
     }
-    Ok(Denied::Pairs(pairs))
+    Ok(DeniedPairs::Pairs(pairs))
 }
 
 /// Returns the device that a word on the command line means.
-fn name(word: &str, machine: &Machine, is_here: bool) -> Result<Name> {
-    let whole = Name::parse(word);
+fn resolve_device(word: &str, machine: &Machine, is_here: bool) -> Result<DeviceName> {
+    let whole = DeviceName::parse(word);
     let devices = match machine.devices() {
         Ok(devices) => devices,
         // A complete UUID or address needs no knowledge of the machine.
@@ -136,22 +137,22 @@ fn name(word: &str, machine: &Machine, is_here: bool) -> Result<Name> {
             ),
         },
     };
-    let is_it = |(index, device): &(usize, &Device)| match whole {
-        Some(name) => name.is(&device.identity()),
+    let is_it = |(index, device): &(usize, &MachineDevice)| match whole {
+        Some(name) => name.matches(&device.identity()),
         None if word.bytes().all(|byte| byte.is_ascii_digit()) => word.parse() == Ok(*index),
         None => {
             let begin = word.to_ascii_lowercase();
-            begin.len() > 4 && device.text().to_ascii_lowercase().starts_with(&begin)
+            begin.len() > 4 && device.uuid_text().to_ascii_lowercase().starts_with(&begin)
         }
     };
     let found: Vec<_> = devices.iter().enumerate().filter(is_it).collect();
     match (&found[..], whole) {
-        ([(_, device)], _) => Ok(Name::Uuid(device.uuid)),
+        ([(_, device)], _) => Ok(DeviceName::Uuid(device.uuid)),
         // The word may mean a device of another machine.
         ([], Some(name)) if !is_here && !machine.is_simulated() => Ok(name),
-        ([], _) => bail!("there is no device '{word}'; there {}", machine::shown(devices)),
+        ([], _) => bail!("there is no device '{word}'; there {}", machine::list_existing(devices)),
         (several, _) => {
-            let names: Vec<String> = several.iter().map(|(_, device)| device.text()).collect();
+            let names: Vec<String> = several.iter().map(|(_, device)| device.uuid_text()).collect();
             bail!("'{word}' is the start of several: {}", names.join(", "))
         }
     }
@@ -159,18 +160,18 @@ fn name(word: &str, machine: &Machine, is_here: bool) -> Result<Name> {
 
 /// Returns the pairs without access in a topology file, including pairs whose link was found to be bad. Devices are named by
 /// their UUIDs if the file has them, and otherwise by their indices.
-fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
+fn read_denied_pairs(path: &str, machine: &Machine, is_here: bool) -> Result<DeniedPairs> {
     let topology = Topology::parse(path).map_err(anyhow::Error::msg)?;
     let own = &topology.devices;
     let by_uuid =
-        |devices: &[Device]| own.iter().all(|device| devices.iter().any(|known| known.uuid == device.uuid));
-    let names: Vec<Name> = match machine.devices() {
+        |devices: &[MachineDevice]| own.iter().all(|device| devices.iter().any(|known| known.uuid == device.uuid));
+    let names: Vec<DeviceName> = match machine.devices() {
         Ok(devices) if is_here && !by_uuid(devices) => {
-            let here = machine::shown(devices);
+            let here = machine::list_existing(devices);
             ensure!(devices.len() >= own.len(), "it has {} devices, but here {here}", own.len());
-            devices[..own.len()].iter().map(|device| Name::Uuid(device.uuid)).collect()
+            devices[..own.len()].iter().map(|device| DeviceName::Uuid(device.uuid)).collect()
         }
-        _ => own.iter().map(|device| Name::Uuid(device.uuid)).collect(),
+        _ => own.iter().map(|device| DeviceName::Uuid(device.uuid)).collect(),
     };
     let reaches = |from, to| topology.link(from, to).is_none_or(|link| link.can_access && !link.is_bad());
     let mut pairs = Vec::new();
@@ -179,7 +180,7 @@ fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
             let oneway = reaches(to, from);
             // A pair that is denied in both directions is listed once.
             if !reaches(from, to) && (oneway || from < to) {
-                pairs.push(Pair { from: names[from], to: names[to], oneway });
+                pairs.push(DeniedPair { from: names[from], to: names[to], oneway });
             }
         }
     }
@@ -188,7 +189,7 @@ fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
         "it denies nothing: all its devices reach each other, and 'cupeer doctor --p2p' has found no link bad; a [[link]] \
          of kind = \"none\" makes a pair that does not"
     );
-    Ok(Denied::Pairs(pairs))
+    Ok(DeniedPairs::Pairs(pairs))
 }
 
 #[cfg(test)]
@@ -196,7 +197,7 @@ mod tests {
     use super::*;
 
     fn machine(text: &str) -> Machine {
-        Machine::Simulated(Topology::parse(text).unwrap().devices.iter().map(Device::of_topology).collect())
+        Machine::Simulated(Topology::parse(text).unwrap().devices.iter().map(MachineDevice::from_topology).collect())
     }
 
     fn uuid(index: u8) -> String {
@@ -215,7 +216,7 @@ mod tests {
             (format!("2/gpu-{}", &uuid(1)[4..]), pair(2, 1, "")),
             ("all".into(), "all".into()),
         ] {
-            assert_eq!(denied(&text, &four, true).map(|d| d.to_string()).unwrap(), wanted, "{text}");
+            assert_eq!(parse_denied(&text, &four, true).map(|d| d.to_string()).unwrap(), wanted, "{text}");
         }
     }
 
@@ -235,7 +236,7 @@ mod tests {
             ("", "column 1: a pair of devices is missing here"),
             ("0/GPU-c09ee200-5130-4d0e-b00d-0000000000ff", "column 3: there is no device 'GPU-c09ee200"),
         ] {
-            let got = format!("{:#}", denied(text, &two, true).unwrap_err());
+            let got = format!("{:#}", parse_denied(text, &two, true).unwrap_err());
             assert!(got.starts_with(error), "{text}: {got}");
         }
     }
@@ -244,12 +245,10 @@ mod tests {
     fn whole_names_need_no_machine() {
         let nowhere = Machine::Unknown("there is none".into());
         let text = format!("{}/{}", uuid(0), uuid(1));
-        assert_eq!(denied(&text, &nowhere, true).unwrap().to_string(), text);
-        let error = format!("{:#}", denied("0/1", &nowhere, true).unwrap_err());
+        assert_eq!(parse_denied(&text, &nowhere, true).unwrap().to_string(), text);
+        let error = format!("{:#}", parse_denied("0/1", &nowhere, true).unwrap_err());
         assert!(
-            error.starts_with(
-                "column 1: cannot find out which device '0' is (there is none); name devices by UUID"
-            ),
+            error.starts_with("column 1: cannot find out which device '0' is (there is none); name devices by UUID"),
             "{error}"
         );
     }

@@ -4,13 +4,13 @@
 //! A call of any thread that may wait for work, announce the end of work, or put other work behind it drops all kept calls: only
 //! certain uses are noted. Calls are examined until [`traced::count_early`] counted enough of them since the last export.
 
-use super::order::{self, Role, Stream, uses_shared};
-use super::{Arguments, EntryState, Function, behind_patch, is_again};
+use super::order::{self, Role, Stream, uses_shared_memory};
+use super::{Arguments, EntryState, Function, caller_behind_patch, is_nested_call};
 use crate::driver::queries;
-use crate::driver::shelf::Shelf;
+use crate::driver::shelf::ExclusiveValue;
 use crate::fault::{forward::ArgumentWords, inject};
 use crate::job;
-use crate::recorder::{self, Use, clock};
+use crate::recorder::{self, NotedUse, clock};
 use crate::resolve::{needs, traced};
 use crate::sys::arch::thread;
 use crate::sys::guard::guarded;
@@ -20,82 +20,83 @@ use cupeer_spec::effect::{AddressSpace, Effect};
 use cupeer_spec::function::{FUNCTIONS, FnId, FnSpec};
 use cupeer_spec::record::slot::{MOST_ARGS, detail};
 
-/// Maximum number of calls that are kept.
+/// Number of calls that are kept: a new call replaces the oldest.
 const MOST: usize = 8;
 
 /// Copy or memset that was called before the memory that it uses is exported.
 struct EarlyUse {
     id: FnId,
     caller: usize,
-    used: Use,
+    used: NotedUse,
     /// Start address and length in bytes of each range of memory that the call uses; zeros for a missing range.
     ranges: [(u64, u64); 2],
     stream: u64,
     context: u64,
-    /// Current context and device, with the flags of the call: see [`order::context_and_flags`].
+    /// Current context and device, with the flags of the call: see [`order::pack_context_and_flags`].
     current: u64,
 }
 
 impl EarlyUse {
-    fn uses(&self, start: u64, bytes: u64) -> bool {
+    fn overlaps(&self, start: u64, bytes: u64) -> bool {
         let end = start.saturating_add(bytes);
         self.ranges.iter().any(|&(at, length)| at < end && start < at.saturating_add(length))
     }
 }
 
-/// The last calls, the oldest first.
-struct Ring {
+/// The copies and memsets that are kept, the oldest first.
+struct RecentUses {
     all: [Option<EarlyUse>; MOST],
     /// Value of [`DROPPED`] when the last call was kept.
     dropped: u32,
 }
 
-impl Ring {
-    const NEW: Ring = Ring { all: [const { None }; MOST], dropped: 0 };
+impl RecentUses {
+    const NEW: RecentUses = RecentUses { all: [const { None }; MOST], dropped: 0 };
 
-    fn keep(&mut self, kept: EarlyUse, dropped: u32) {
+    fn push(&mut self, kept: EarlyUse, dropped: u32) {
         if self.dropped != dropped {
-            *self = Ring { dropped, ..Ring::NEW };
+            *self = RecentUses { dropped, ..RecentUses::NEW };
         }
         self.all.rotate_left(1);
         self.all[MOST - 1] = Some(kept);
     }
 
-    /// Takes out the calls that use a range of memory. Returns none if calls were dropped since.
-    fn take(&mut self, (start, bytes): (u64, u64), dropped: u32) -> [Option<EarlyUse>; MOST] {
+    /// Takes out the kept calls that use a range of memory. Returns none if all kept calls were dropped since the last
+    /// one was added.
+    fn take_overlapping(&mut self, (start, bytes): (u64, u64), dropped: u32) -> [Option<EarlyUse>; MOST] {
         if self.dropped != dropped {
-            return Ring::NEW.all;
+            return RecentUses::NEW.all;
         }
-        self.all.each_mut().map(|kept| kept.take_if(|kept| kept.uses(start, bytes)))
+        self.all.each_mut().map(|kept| kept.take_if(|kept| kept.overlaps(start, bytes)))
     }
 }
 
-static RING: Shelf<Ring> = Shelf::new(Ring::NEW);
+static RING: ExclusiveValue<RecentUses> = ExclusiveValue::new(RecentUses::NEW);
 /// Number of times that all kept calls were dropped.
 static DROPPED: AtomicU32 = AtomicU32::new(0);
 
 /// Runs `work` on the ring. If another thread uses the ring, or a call that this signal handler interrupted does, drops all kept
 /// calls instead.
-fn with_ring(work: impl FnOnce(&mut Ring)) {
+fn with_recent_uses(work: impl FnOnce(&mut RecentUses)) {
     match RING.take() {
         Some(mut ring) => work(&mut ring),
-        None => drop_all(),
+        None => drop_kept_uses(),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn drop_all() {
+fn drop_kept_uses() {
     DROPPED.fetch_add(1, SeqCst);
 }
 
 /// Returns true if calls of a function are examined.
-const fn concerns(function: &FnSpec) -> bool {
+const fn is_examined_function(function: &FnSpec) -> bool {
     !matches!(Role::of(function), Role::Nothing | Role::Ends(_))
 }
 
 /// Returns true if calls of a function are kept: their work may be pending when they return.
-const fn keeps(function: &FnSpec) -> bool {
+const fn is_kept_function(function: &FnSpec) -> bool {
     let mut index = 0;
     while index < function.effects().len() {
         if let Effect::Copies(copied) = function.effects()[index] {
@@ -103,21 +104,21 @@ const fn keeps(function: &FnSpec) -> bool {
         }
         index += 1;
     }
-    if function.rows().is_some() {
+    if function.rows_structure().is_some() {
         return function.is_asynchronous();
     }
-    function.begins()[0].is_some() && function.host_copy().is_none()
+    function.start_arguments()[0].is_some() && function.host_copy().is_none()
 }
 
 /// Returns true if a call of a function drops all calls that were kept before it.
-const fn drops(function: &FnSpec) -> bool {
-    !keeps(function) || !function.is_asynchronous() || function.writes_to_host_later()
+const fn is_dropping_function(function: &FnSpec) -> bool {
+    !is_kept_function(function) || !function.is_asynchronous() || function.writes_to_host_later()
 }
 
 /// Examines a call before it is forwarded: keeps the call, drops all kept calls, or both.
 #[cold]
 #[inline(never)]
-fn examine(id: FnId, entry: EntryState, arguments: &dyn Arguments, (keeps, drops): (bool, bool)) {
+fn examine_before_forwarding(id: FnId, entry: EntryState, arguments: &dyn Arguments, (keeps, drops): (bool, bool)) {
     traced::count_early();
     let caller = entry.caller;
     let mut words = ArgumentWords::default();
@@ -125,60 +126,62 @@ fn examine(id: FnId, entry: EntryState, arguments: &dyn Arguments, (keeps, drops
     let is_planned = inject::may_concern(id, &|all| *all = words);
     let is_kept = keeps && entry.entered == id as u32 + 1 && !is_planned;
     if !is_kept || drops {
-        drop_all();
+        drop_kept_uses();
     }
-    if !is_kept || is_again(thread(), id, caller) || uses_shared(id, &words, arguments) {
+    if !is_kept || is_nested_call(thread(), id, caller) || uses_shared_memory(id, &words, arguments) {
         return;
     }
     let dropped = DROPPED.load(SeqCst);
-    let caller = behind_patch(id, caller);
+    let caller = caller_behind_patch(id, caller);
     guarded(|| {
         let context = queries::context();
         if context == 0 {
             return;
         }
-        let (stream, mut used) = (Stream::of(id, &words), Use::new());
-        let current = order::context_and_flags(id, arguments, context, &stream, (clock::now(), false));
+        let (stream, mut used) = (Stream::of(id, &words), NotedUse::new());
+        let current = order::pack_context_and_flags(id, arguments, context, &stream, (clock::now(), false));
         if current & detail::CAPTURED != 0 {
             return;
         }
-        used.take(arguments, false);
-        let (ranges, stream) = (ranges(id, used.args()), stream.name(context));
+        used.store_arguments(arguments, false);
+        let (ranges, stream) = (used_ranges(id, used.args()), stream.unique_name(context));
         let kept = EarlyUse { id, caller, used, ranges, stream, context, current };
-        with_ring(|ring| ring.keep(kept, dropped));
+        with_recent_uses(|ring| ring.push(kept, dropped));
     });
 }
 
-fn ranges(function: FnId, args: &[u8; MOST_ARGS]) -> [(u64, u64); 2] {
+fn used_ranges(function: FnId, args: &[u8; MOST_ARGS]) -> [(u64, u64); 2] {
     let call = Call { function, result: 0, args, shape: 0, elements: &[] };
-    let mut all = call.used().map(|(_, start, bytes)| (start, bytes));
+    let mut all = call.used_ranges().map(|(_, start, bytes)| (start, bytes));
     [(); 2].map(|()| all.next().unwrap_or_default())
 }
 
 /// Returns true if a call of a function may wait, before it returns, for work that was kept since the call began; or if the call
 /// is kept itself.
-const fn may_wait(function: &FnSpec) -> bool {
-    concerns(function) && !matches!(Role::of(function), Role::Launches)
+const fn can_wait_for_kept_uses(function: &FnSpec) -> bool {
+    is_examined_function(function) && !matches!(Role::of(function), Role::Launches)
 }
 
 /// Drops all kept calls after a call that allocates, opens, or ends an object, because such a call may wait for work.
-pub fn drop_if_it_waits(id: FnId) {
+pub fn drop_uses_if_call_can_wait(id: FnId) {
     let may_wait = |effect: &Effect| matches!(effect, Effect::Ends(_) | Effect::Opens(_));
-    if needs::is_early() && (id.spec().allocates().is_some() || id.spec().effects().iter().any(may_wait)) {
-        drop_all();
+    if needs::is_examining_early_calls()
+        && (id.spec().allocated_memory().is_some() || id.spec().effects().iter().any(may_wait))
+    {
+        drop_kept_uses();
     }
 }
 
-/// Notes the kept calls that use the range `memory`, which a call exports. `at` is the time at which that call began. For use in
-/// `guarded`.
-pub fn note_exported(memory: (u64, u64), at: u64) {
-    let mut taken = Ring::NEW.all;
+/// Records the kept calls that use the range `memory`, which a call exports. `at` is the time at which that call
+/// began. For use in `guarded`.
+pub fn note_uses_before_export(memory: (u64, u64), at: u64) {
+    let mut taken = RecentUses::NEW.all;
     let dropped = DROPPED.load(SeqCst);
-    with_ring(|ring| taken = ring.take(memory, dropped));
-    if !needs::is_early() {
-        drop_all();
+    with_recent_uses(|ring| taken = ring.take_overlapping(memory, dropped));
+    if !needs::is_examining_early_calls() {
+        drop_kept_uses();
     }
-    traced::watch_early();
+    traced::restart_early_examination();
     let mut all = taken.iter().flatten();
     if !all.clone().all(|kept| job::order::note_used(kept.stream, kept.context, at).is_some()) {
         return recorder::pause();
@@ -192,20 +195,26 @@ pub fn note_exported(memory: (u64, u64), at: u64) {
     }
 }
 
-/// Runs a call, and examines it before and after. While no calls are kept any more, this takes two loads.
+/// Runs a call, and examines it before and after. Once calls are not examined any more, this costs two loads.
 #[inline(always)]
-pub fn around<F: Function>(entry: EntryState, arguments: &impl Fn() -> F, run: impl FnOnce() -> i32) -> i32 {
-    let is_examined = || (const { concerns(&FUNCTIONS[F::ID as usize]) }) && needs::is_early();
-    let keeps_and_drops = const { (keeps(&FUNCTIONS[F::ID as usize]), drops(&FUNCTIONS[F::ID as usize])) };
+pub fn run_and_keep_early_uses<F: Function>(
+    entry: EntryState,
+    arguments: &impl Fn() -> F,
+    run: impl FnOnce() -> i32,
+) -> i32 {
+    let is_examined =
+        || (const { is_examined_function(&FUNCTIONS[F::ID as usize]) }) && needs::is_examining_early_calls();
+    let keeps_and_drops =
+        const { (is_kept_function(&FUNCTIONS[F::ID as usize]), is_dropping_function(&FUNCTIONS[F::ID as usize])) };
     if is_examined() {
-        examine(F::ID, entry, &arguments(), keeps_and_drops);
+        examine_before_forwarding(F::ID, entry, &arguments(), keeps_and_drops);
     }
     let result = run();
-    if (const { may_wait(&FUNCTIONS[F::ID as usize]) })
-        && needs::is_early()
+    if (const { can_wait_for_kept_uses(&FUNCTIONS[F::ID as usize]) })
+        && needs::is_examining_early_calls()
         && (result != 0 || !keeps_and_drops.0)
     {
-        drop_all();
+        drop_kept_uses();
     }
     result
 }
@@ -216,15 +225,7 @@ mod tests {
 
     fn kept(start: u64, caller: usize) -> EarlyUse {
         let ranges = [(start, 16), (0, 0)];
-        EarlyUse {
-            id: FnId::cuMemsetD8Async,
-            caller,
-            used: Use::new(),
-            ranges,
-            stream: 1,
-            context: 2,
-            current: 2,
-        }
+        EarlyUse { id: FnId::cuMemsetD8Async, caller, used: NotedUse::new(), ranges, stream: 1, context: 2, current: 2 }
     }
 
     fn callers(all: &[Option<EarlyUse>]) -> Vec<usize> {
@@ -233,19 +234,19 @@ mod tests {
 
     #[test]
     fn the_last_uses_of_memory_are_taken_once() {
-        let mut ring = Ring::NEW;
-        (0..10).for_each(|number| ring.keep(kept(0x1000 + number % 2 * 0x100, number as usize), 0));
-        assert_eq!(callers(&ring.take((0x1008, 0x10), 0)), [2, 4, 6, 8]);
-        assert_eq!(callers(&ring.take((0x1010, 0xf0), 0)), [0; 0]);
-        assert_eq!(callers(&ring.take((0x1000, 0x200), 0)), [3, 5, 7, 9]);
+        let mut ring = RecentUses::NEW;
+        (0..10).for_each(|number| ring.push(kept(0x1000 + number % 2 * 0x100, number as usize), 0));
+        assert_eq!(callers(&ring.take_overlapping((0x1008, 0x10), 0)), [2, 4, 6, 8]);
+        assert_eq!(callers(&ring.take_overlapping((0x1010, 0xf0), 0)), [0; 0]);
+        assert_eq!(callers(&ring.take_overlapping((0x1000, 0x200), 0)), [3, 5, 7, 9]);
     }
 
     #[test]
     fn dropped_ones_are_not_taken() {
-        let mut ring = Ring::NEW;
-        ring.keep(kept(0x1000, 1), 0);
-        assert_eq!(callers(&ring.take((0x1000, 1), 1)), [0; 0]);
-        ring.keep(kept(0x1000, 2), 1);
-        assert_eq!(callers(&ring.take((0x1000, 1), 1)), [2]);
+        let mut ring = RecentUses::NEW;
+        ring.push(kept(0x1000, 1), 0);
+        assert_eq!(callers(&ring.take_overlapping((0x1000, 1), 1)), [0; 0]);
+        ring.push(kept(0x1000, 2), 1);
+        assert_eq!(callers(&ring.take_overlapping((0x1000, 1), 1)), [2]);
     }
 }

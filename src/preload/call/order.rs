@@ -4,12 +4,12 @@
 //! For most calls the decision takes a load or two. A call changes the state in [`job::order`](crate::job::order) only after it
 //! returned.
 
-use super::{Arguments, Function, behind_patch, ranges};
+use super::{Arguments, Function, caller_behind_patch, ranges};
 use crate::driver::{contexts, kernels, parameters, queries, streams};
 use crate::fault::forward::ArgumentWords;
-use crate::job::nodes::{self, Nodes};
+use crate::job::nodes::{self, GraphMemoryUses};
 use crate::job::{order, uses};
-use crate::recorder::{self, CallRecord, Use, clock};
+use crate::recorder::{self, CallRecord, NotedUse, clock};
 use crate::settings;
 use crate::sys::arch::thread;
 use crate::sys::guard::guarded;
@@ -72,7 +72,7 @@ impl Role {
 
 /// Properties of a function that follow from the table, computed when the library is built.
 #[derive(Clone, Copy)]
-struct Traits {
+struct OrderTraits {
     role: Role,
     /// Index of the argument that names the stream.
     stream: Option<u8>,
@@ -94,8 +94,8 @@ struct Traits {
     touches: [Option<u8>; 2],
 }
 
-impl Traits {
-    const fn of(function: &FnSpec) -> Traits {
+impl OrderTraits {
+    const fn of(function: &FnSpec) -> OrderTraits {
         const fn narrow(argument: Option<usize>) -> Option<u8> {
             match argument {
                 Some(argument) => Some(argument as u8),
@@ -104,11 +104,11 @@ impl Traits {
         }
         let role = Role::of(function);
         let writes_to_host_later = function.writes_to_host_later();
-        let may_be_of_host = writes_to_host_later && function.uses_one_range().is_none();
-        let [first, second] = function.begins();
-        Traits {
+        let may_be_of_host = writes_to_host_later && function.only_used_range().is_none();
+        let [first, second] = function.start_arguments();
+        OrderTraits {
             role,
-            stream: narrow(function.stream()),
+            stream: narrow(function.stream_argument()),
             is_per_thread: function.is_per_thread(),
             replays: match function.effects() {
                 [Effect::Replays(exec)] => Some(*exec as u8),
@@ -117,7 +117,7 @@ impl Traits {
             waits: function.host_copy().is_some(),
             writes_to_host_later,
             may_be_of_host,
-            has_more: may_be_of_host || function.copies_each().is_some(),
+            has_more: may_be_of_host || function.only_batch_copy().is_some(),
             only_enqueues: match role {
                 Role::Uses => function.is_asynchronous(),
                 Role::Launches => true,
@@ -128,11 +128,11 @@ impl Traits {
     }
 }
 
-static TRAITS: [Traits; FUNCTION_COUNT] = {
-    let mut all = [Traits::of(&FUNCTIONS[0]); FUNCTION_COUNT];
+static TRAITS: [OrderTraits; FUNCTION_COUNT] = {
+    let mut all = [OrderTraits::of(&FUNCTIONS[0]); FUNCTION_COUNT];
     let mut index = 1;
     while index < FUNCTION_COUNT {
-        all[index] = Traits::of(&FUNCTIONS[index]);
+        all[index] = OrderTraits::of(&FUNCTIONS[index]);
         index += 1;
     }
     all
@@ -140,7 +140,7 @@ static TRAITS: [Traits; FUNCTION_COUNT] = {
 
 /// Handle of the default stream of the thread: `CU_STREAM_PER_THREAD`.
 const PER_THREAD: u64 = 2;
-/// Bit in the result of [`since`]: the call itself uses shared memory. No time on the clock reaches this bit.
+/// Bit in the result of [`start_if_noted`]: the call itself uses shared memory. No time on the clock reaches this bit.
 const USES: u64 = 1 << 63;
 
 /// Stream to which a call gives work, or for which it waits.
@@ -173,7 +173,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn name(&self, context: u64) -> u64 {
+    pub(super) fn unique_name(&self, context: u64) -> u64 {
         match *self {
             Stream::Named(handle) => handle,
             Stream::Common => order::default_stream(context, None),
@@ -187,14 +187,14 @@ impl Stream {
         match *self {
             Stream::Named(handle) => order::is_pending(handle),
             Stream::Common => order::is_any_pending(),
-            Stream::Own => order::has_any() && order::is_pending(self.name(queries::context())),
+            Stream::Own => order::has_any() && order::is_pending(self.unique_name(queries::context())),
         }
     }
 }
 
-/// Returns true if a call may have to be noted. Takes a few loads.
+/// Returns true if a call may have to be noted in the recording. Costs a few loads.
 #[inline(always)]
-pub fn may_concern<F: Function>(arguments: &F) -> bool {
+pub fn may_need_note<F: Function>(arguments: &F) -> bool {
     let is_pending = |stream: u64| stream <= PER_THREAD || order::is_pending(stream);
     match const { Role::of(&FUNCTIONS[F::ID as usize]) } {
         Role::Nothing | Role::Ends(_) => false,
@@ -202,12 +202,11 @@ pub fn may_concern<F: Function>(arguments: &F) -> bool {
             let waits = const { FUNCTIONS[F::ID as usize].host_copy().is_some() };
             let tells = const {
                 let function = &FUNCTIONS[F::ID as usize];
-                if function.writes_to_host_later() { function.stream() } else { None }
+                if function.writes_to_host_later() { function.stream_argument() } else { None }
             };
-            let [first, second] = const { FUNCTIONS[F::ID as usize].begins() };
-            let touches =
-                |by: usize| uses::may_any_be_shared(arguments.word(by), second.map(|by| arguments.word(by)));
-            let has_rows = |(by, bytes): (usize, usize)| ranges::may_be_shared(arguments.word(by), bytes);
+            let [first, second] = const { FUNCTIONS[F::ID as usize].start_arguments() };
+            let touches = |by: usize| uses::may_any_be_shared(arguments.word(by), second.map(|by| arguments.word(by)));
+            let has_rows = |(by, bytes): (usize, usize)| ranges::may_rows_be_shared(arguments.word(by), bytes);
             let has_copies = |batch: Batch| {
                 let [to, from, _, count] = batch.arguments().map(|by| arguments.word(by));
                 ranges::batch_may_be_shared(batch, to, from, count)
@@ -216,8 +215,8 @@ pub fn may_concern<F: Function>(arguments: &F) -> bool {
             !is_alone && order::has_any() && (waits || tells.is_some_and(|by| is_pending(arguments.word(by))))
                 || first.is_some_and(touches)
                 || uses::has_any()
-                    && (const { FUNCTIONS[F::ID as usize].rows() }.is_some_and(has_rows)
-                        || const { FUNCTIONS[F::ID as usize].copies_each() }.is_some_and(has_copies))
+                    && (const { FUNCTIONS[F::ID as usize].rows_structure() }.is_some_and(has_rows)
+                        || const { FUNCTIONS[F::ID as usize].only_batch_copy() }.is_some_and(has_copies))
         }
         Role::Completes(Work::Stream(by)) => order::has_any() && is_pending(arguments.word(by)),
         Role::Completes(Work::Event(by)) | Role::Follows(Followed { event: by, .. }) => {
@@ -226,15 +225,14 @@ pub fn may_concern<F: Function>(arguments: &F) -> bool {
         Role::Launches => {
             let (stream, launched) = const {
                 let function = &FUNCTIONS[F::ID as usize];
-                (function.stream(), function.launches())
+                (function.stream_argument(), function.launches())
             };
-            let stream =
-                || stream.map_or_else(|| stream_of_launch(arguments.word(0)), |by| arguments.word(by));
+            let stream = || stream.map_or_else(|| stream_of_launch(arguments.word(0)), |by| arguments.word(by));
             let passes = |Launched { function, parameters, extra }: Launched| {
                 let extra = extra.map_or(0, |extra| arguments.word(extra));
-                passes_shared(arguments.word(function), arguments.word(parameters), extra)
+                passes_shared_memory(arguments.word(function), arguments.word(parameters), extra)
             };
-            order::has_any() && is_to_launch(stream())
+            order::has_any() && has_work_without_launch(stream())
                 || kernels::has_any() && uses::has_any() && launched.is_some_and(passes)
         }
         Role::Signals(_) | Role::Enqueues => uses::has_any() || order::has_any(),
@@ -253,13 +251,13 @@ fn stream_of_launch(config: u64) -> u64 {
 }
 
 /// Returns true if a stream may have pending work that no recorded launch follows yet.
-fn is_to_launch(stream: u64) -> bool {
-    if stream <= PER_THREAD { order::is_any_pending() } else { order::is_to_launch(stream) }
+fn has_work_without_launch(stream: u64) -> bool {
+    if stream <= PER_THREAD { order::is_any_pending() } else { order::is_launch_to_record(stream) }
 }
 
 /// Forgets the event that a call is about to end, because the driver may give the same handle to another event.
 #[inline(always)]
-pub fn forget<F: Function>(arguments: &F) {
+pub fn forget_ended_event<F: Function>(arguments: &F) {
     if let Role::Ends(by) = const { Role::of(&FUNCTIONS[F::ID as usize]) }
         && order::has_events()
     {
@@ -267,36 +265,35 @@ pub fn forget<F: Function>(arguments: &F) {
     }
 }
 
-/// Returns the same time as [`since`], for a call for which [`may_concern`] returned true. Decides at once if one or two
-/// arguments suffice.
+/// Returns the same time as [`start_if_noted`], for a call for which [`may_need_note`] returned true. Decides at once
+/// if one or two arguments suffice.
 #[inline(always)]
-pub fn quick_since<F: Function>(passed: &F) -> u64 {
+pub fn quick_start_if_noted<F: Function>(passed: &F) -> u64 {
     let (role, touches, is_alone) = const {
         let function = &FUNCTIONS[F::ID as usize];
         let is_alone = function.host_copy().is_none() && !function.writes_to_host_later();
-        (Role::of(function), function.begins(), is_alone)
+        (Role::of(function), function.start_arguments(), is_alone)
     };
     let (is_meant, bits) = match (role, touches) {
         (Role::Uses, [Some(first), second]) if is_alone => {
             let mut ranges = [Some(first), second].into_iter().flatten();
-            (is_noting(F::ID) && ranges.any(|by| uses::is_shared(passed.word(by))), USES)
+            (is_noting_calls_of(F::ID) && ranges.any(|by| uses::is_shared(passed.word(by))), USES)
         }
         (Role::Completes(Work::Stream(by)), _) if passed.word(by) > PER_THREAD => {
-            (is_noting(F::ID) && order::is_pending(passed.word(by)), 0)
+            (is_noting_calls_of(F::ID) && order::is_pending(passed.word(by)), 0)
         }
-        (Role::Records(by), _) if (PER_THREAD + 1..UNREAD).contains(&stream_of(passed)) => {
-            let is_pending =
-                || order::is_pending(stream_of(passed)) || order::is_event_pending(passed.word(by));
-            (is_noting(F::ID) && is_pending(), 0)
+        (Role::Records(by), _) if (PER_THREAD + 1..UNREAD).contains(&stream_argument(passed)) => {
+            let is_pending = || order::is_pending(stream_argument(passed)) || order::is_event_pending(passed.word(by));
+            (is_noting_calls_of(F::ID) && is_pending(), 0)
         }
-        _ => return since(F::ID, passed),
+        _ => return start_if_noted(F::ID, passed),
     };
     if is_meant { clock::now() | bits } else { 0 }
 }
 
 /// Returns true if calls of a function are noted at present.
 #[inline(always)]
-fn is_noting(id: FnId) -> bool {
+fn is_noting_calls_of(id: FnId) -> bool {
     settings::get().is_recorded(id) && recorder::is_noting()
 }
 
@@ -304,9 +301,9 @@ fn is_noting(id: FnId) -> bool {
 /// the call need not be noted.
 #[cold]
 #[inline(never)]
-pub fn since(id: FnId, arguments: &dyn Arguments) -> u64 {
+pub fn start_if_noted(id: FnId, arguments: &dyn Arguments) -> u64 {
     let is_idle = !uses::has_any() && !order::has_any() && !order::has_events();
-    if is_idle || !is_noting(id) {
+    if is_idle || !is_noting_calls_of(id) {
         return 0;
     }
     let mut words = ArgumentWords::default();
@@ -314,13 +311,11 @@ pub fn since(id: FnId, arguments: &dyn Arguments) -> u64 {
     let stream = || Stream::of(id, &words);
     let traits = &TRAITS[id as usize];
     let is_use = match (traits.role, traits.replays) {
-        (Role::Uses, _) => uses_shared(id, &words, arguments),
-        (Role::Launches, Some(exec)) => nodes::use_shared(words[exec as usize]),
-        (Role::Launches, None) => {
-            id.spec().launches().is_some_and(|Launched { function, parameters, extra }| {
-                passes_shared(words[function], words[parameters], extra.map_or(0, |extra| words[extra]))
-            })
-        }
+        (Role::Uses, _) => uses_shared_memory(id, &words, arguments),
+        (Role::Launches, Some(exec)) => nodes::does_graph_use_shared(words[exec as usize]),
+        (Role::Launches, None) => id.spec().launches().is_some_and(|Launched { function, parameters, extra }| {
+            passes_shared_memory(words[function], words[parameters], extra.map_or(0, |extra| words[extra]))
+        }),
         (Role::Signals(address), _) => uses::is_shared(words[address]),
         _ => false,
     };
@@ -328,10 +323,9 @@ pub fn since(id: FnId, arguments: &dyn Arguments) -> u64 {
         || match traits.role {
             Role::Nothing | Role::Ends(_) => false,
             Role::Uses => {
-                traits.waits && order::is_any_pending()
-                    || traits.writes_to_host_later && stream().is_pending()
+                traits.waits && order::is_any_pending() || traits.writes_to_host_later && stream().is_pending()
             }
-            Role::Launches => order::has_any() && order::is_to_launch(stream().name(queries::context())),
+            Role::Launches => order::has_any() && order::is_launch_to_record(stream().unique_name(queries::context())),
             Role::Completes(Work::Stream(_)) | Role::Enqueues | Role::Signals(_) => stream().is_pending(),
             Role::Completes(Work::Event(event)) | Role::Follows(Followed { event, .. }) => {
                 order::is_event_pending(words[event])
@@ -344,7 +338,7 @@ pub fn since(id: FnId, arguments: &dyn Arguments) -> u64 {
 }
 
 /// Returns true if a copy or a memset uses shared memory.
-pub(super) fn uses_shared(id: FnId, words: &ArgumentWords, arguments: &dyn Arguments) -> bool {
+pub(super) fn uses_shared_memory(id: FnId, words: &ArgumentWords, arguments: &dyn Arguments) -> bool {
     let touches = TRAITS[id as usize].touches;
     if touches[0].is_some() {
         return touches.iter().flatten().any(|by| uses::is_shared(words[*by as usize]));
@@ -352,35 +346,35 @@ pub(super) fn uses_shared(id: FnId, words: &ArgumentWords, arguments: &dyn Argum
     if !uses::has_any() {
         return false;
     }
-    if let Some((by, bytes)) = id.spec().rows() {
+    if let Some((by, bytes)) = id.spec().rows_structure() {
         return ranges::row_starts(words[by], bytes).into_iter().any(uses::is_shared);
     }
     if id.spec().batch().is_some() {
         let mut is_shared = false;
-        ranges::each(id, words, &mut |range| is_shared |= uses::is_shared(range.start));
+        ranges::each_range_of_batch(id, words, &mut |range| is_shared |= uses::is_shared(range.start));
         return is_shared;
     }
     let args = CallRecord::new(id, arguments).arguments(false).bytes;
     let call = Call { function: id, result: 0, args: &args, shape: 0, elements: &[] };
-    call.used().any(|(_, start, _)| uses::is_shared(start))
+    call.used_ranges().any(|(_, start, _)| uses::is_shared(start))
 }
 
 /// Returns true if a parameter of a launched kernel is an address of shared memory. Parameters are passed by `parameters` or by
 /// `extra`; the other is null.
 #[inline(never)]
-fn passes_shared(kernel: u64, parameters: u64, extra: u64) -> bool {
+fn passes_shared_memory(kernel: u64, parameters: u64, extra: u64) -> bool {
     let Some(known) = kernels::parameters(kernel).filter(|_| uses::has_any()) else { return false };
     let mut is_shared = false;
-    parameters::each_parameter(known, parameters as _, extra as _, |_, word| {
+    parameters::each_word_of_parameters(known, parameters as _, extra as _, |_, word| {
         is_shared |= uses::is_shared(word)
     });
     is_shared
 }
 
-/// Notes a call that succeeded and that began at the time `since`, which the function [`since`] returned. `record` is the record
-/// of the call, if there is one.
-pub fn note(id: FnId, caller: usize, arguments: &dyn Arguments, since: u64, record: Option<&CallRecord>) {
-    note_on_stream(id, caller, arguments, since, UNREAD, record);
+/// Records a call that succeeded, and updates the order of work. The call began at the time `since`, which the
+/// function [`start_if_noted`] returned. `record` is the record of the call, if it has one already.
+pub fn note_call(id: FnId, caller: usize, arguments: &dyn Arguments, since: u64, record: Option<&CallRecord>) {
+    note_call_on_stream(id, caller, arguments, since, UNREAD, record);
 }
 
 /// Placeholder for the handle of a stream that must be read from the arguments.
@@ -388,14 +382,14 @@ pub const UNREAD: u64 = u64::MAX;
 
 /// Returns the handle of the stream in an argument of a call; [`UNREAD`] if no argument is the handle.
 #[inline(always)]
-pub fn stream_of<F: Function>(passed: &F) -> u64 {
-    const { FUNCTIONS[F::ID as usize].stream() }.map_or(UNREAD, |by| passed.word(by))
+pub fn stream_argument<F: Function>(passed: &F) -> u64 {
+    const { FUNCTIONS[F::ID as usize].stream_argument() }.map_or(UNREAD, |by| passed.word(by))
 }
 
-/// Notes a call as [`note`] does. `stream` is the handle of the stream, or [`UNREAD`].
+/// Records a call as [`note_call`] does. `stream` is the handle of the stream, or [`UNREAD`].
 #[cold]
 #[inline(never)]
-pub fn note_on_stream(
+pub fn note_call_on_stream(
     id: FnId,
     caller: usize,
     arguments: &dyn Arguments,
@@ -406,7 +400,7 @@ pub fn note_on_stream(
     let traits = &TRAITS[id as usize];
     let (is_use, since) = (since & USES != 0, since & !USES);
     let end = if traits.only_enqueues { since } else { clock::now() };
-    let caller = behind_patch(id, caller);
+    let caller = caller_behind_patch(id, caller);
     let note = || {
         let mut words = ArgumentWords::default();
         let needs_words = !matches!(traits.role, Role::Uses | Role::Completes(Work::Stream(_)));
@@ -416,15 +410,15 @@ pub fn note_on_stream(
         } else {
             Stream::with_handle(id, stream)
         };
-        let call = ReturnedCall { id, caller, arguments, words, stream, is_use, since, end };
-        call.note(record);
+        let call = CallToNote { id, caller, arguments, words, stream, is_use, since, end };
+        call.record_and_update(record);
     };
     // A thread that has a stream of the record reaches no cancellation point here, so it needs no guard.
-    if recorder::has_stream() { note() } else { guarded(note) }
+    if recorder::has_joined_record() { note() } else { guarded(note) }
 }
 
 /// Call that succeeded and must be noted.
-struct ReturnedCall<'a> {
+struct CallToNote<'a> {
     id: FnId,
     caller: usize,
     arguments: &'a dyn Arguments,
@@ -439,34 +433,35 @@ struct ReturnedCall<'a> {
     end: u64,
 }
 
-impl ReturnedCall<'_> {
-    fn traits(&self) -> &'static Traits {
+impl CallToNote<'_> {
+    fn traits(&self) -> &'static OrderTraits {
         &TRAITS[self.id as usize]
     }
 
     /// Puts the call into the record, and updates the order of work. If there is no room, pauses the recording of such calls.
     #[inline(never)]
-    fn note(&self, record: Option<&CallRecord>) {
+    fn record_and_update(&self, record: Option<&CallRecord>) {
         let &Self { id, caller, arguments, is_use, since, end, .. } = self;
         let traits = self.traits();
-        let mut used = Use::new();
+        let mut used = NotedUse::new();
         if record.is_none() {
-            used.take(arguments, true);
+            used.store_arguments(arguments, true);
         }
         let context = queries::context();
-        let nodes = traits.replays.filter(|_| is_use).and_then(|by| Nodes::of(self.words[by as usize]));
-        let tells = nodes.as_ref().is_none_or(|nodes| !nodes.are_plain());
+        let nodes =
+            traits.replays.filter(|_| is_use).and_then(|by| GraphMemoryUses::read_graph(self.words[by as usize]));
+        let tells = nodes.as_ref().is_none_or(|nodes| !nodes.has_no_flags());
         let is_whole = self.update_order(context, tells);
-        let current = context_and_flags(id, arguments, context, &self.stream, (end, nodes.is_some()));
+        let current = pack_context_and_flags(id, arguments, context, &self.stream, (end, nodes.is_some()));
         let number = match record {
-            Some(record) => Some(record.add_current(current)),
+            Some(record) => Some(record.add_current_context(current)),
             None => used.append(id, caller, (since, end), current),
         };
         if let (Some(nodes), Some(number)) = (nodes, number) {
-            nodes.with_bytes(|bytes| recorder::item_of(number, slot::detail::NODES, bytes));
+            nodes.with_bytes(|bytes| recorder::append_item_to_call(number, slot::detail::NODES, bytes));
         }
         let batch = number.filter(|_| is_use && traits.has_more && id.spec().batch().is_some());
-        let is_noted = batch.is_none_or(|number| ranges::record(id, number, arguments));
+        let is_noted = batch.is_none_or(|number| ranges::record_batch_ranges(id, number, arguments));
         if !is_whole || !is_noted {
             recorder::pause();
         }
@@ -476,7 +471,7 @@ impl ReturnedCall<'_> {
     /// whose work neither waits for other work nor announces its own end.
     fn update_order(&self, context: u64, tells: bool) -> bool {
         let &Self { ref words, ref stream, is_use, since, end, .. } = self;
-        let name = stream.name(context);
+        let name = stream.unique_name(context);
         let traits = self.traits();
         match traits.role {
             // A copy to or from the host that is over when the call returns leaves nothing to wait for.
@@ -499,7 +494,7 @@ impl ReturnedCall<'_> {
             }
             Role::Follows(_) => return order::note_used(name, context, end).is_some(),
             Role::Signals(_) if is_use => return order::note_used(name, context, end).is_some(),
-            Role::Drops(by) => order::note_ended(words[by]),
+            Role::Drops(by) => order::forget_stream(words[by]),
             _ => {}
         }
         true
@@ -509,7 +504,7 @@ impl ReturnedCall<'_> {
 /// Returns the current context and device in the form of the record, with three bits: the call's stream does not wait for the
 /// legacy default stream (`NON_BLOCKING`); the stream is captured (`CAPTURED`); a copy that could use host memory uses only
 /// device memory (`OF_DEVICES`).
-pub(super) fn context_and_flags(
+pub(super) fn pack_context_and_flags(
     id: FnId,
     arguments: &dyn Arguments,
     context: u64,
@@ -529,13 +524,12 @@ pub(super) fn context_and_flags(
     // Any other query about a captured stream makes the driver end the capture.
     let is_apart = match *stream {
         Stream::Named(handle) if is_queried && !is_captured => {
-            order::flags(order::known(handle), || streams::flags(handle)) & 1 != 0
+            order::flags(order::find_stream(handle), || streams::flags(handle)) & 1 != 0
         }
         _ => false,
     };
-    let is_of_devices =
-        traits.may_be_of_host && !is_captured && ranges::uses_only_device_memory(id, arguments);
-    contexts::context_and_device(context, now, queries::device)
+    let is_of_devices = traits.may_be_of_host && !is_captured && ranges::uses_only_device_memory(id, arguments);
+    contexts::context_and_device(context, now, queries::device_of_current_context)
         | (u64::from(is_apart) * slot::detail::NON_BLOCKING)
         | (u64::from(is_captured) * slot::detail::CAPTURED)
         | (u64::from(is_of_devices) * slot::detail::OF_DEVICES)

@@ -1,6 +1,6 @@
 //! The steps of a copy between device memory and the host, whose content is recorded.
 
-use super::{Arguments, Entered, Function, behind_patch, order};
+use super::{Arguments, EnteredCall, Function, caller_behind_patch, order};
 use crate::driver::{places, queries};
 use crate::fault::{forward::ArgumentWords, inject};
 use crate::job::{ledger, tombstones};
@@ -23,9 +23,9 @@ pub fn large_copy<F: Function>(arguments: &F) -> Option<HostCopy> {
 /// the memory is gone, or a fault plan may change the copy, the content is not recorded.
 #[cold]
 #[inline(never)]
-pub fn run(
+pub fn run_large_host_copy(
     id: FnId,
-    entered: &Entered,
+    entered: &EnteredCall,
     arguments: &dyn Arguments,
     copied: HostCopy,
     call: &mut dyn FnMut() -> i32,
@@ -34,11 +34,11 @@ pub fn run(
     arguments.words(&mut words);
     let (address, bytes) = (words[copied.device], words[copied.size]);
     let is_noted = settings::get().is_recorded(id)
-        && !entered.again
+        && !entered.is_nested
         && !ledger::shares_nothing()
         && !inject::may_concern(id, &|all| *all = words)
-        && tombstones::first(address, bytes).is_none();
-    let since = if entered.again { 0 } else { order::since(id, arguments) };
+        && tombstones::first_gone_address(address, bytes).is_none();
+    let since = if entered.is_nested { 0 } else { order::start_if_noted(id, arguments) };
     let start = recorder::clock::now();
     let result = call();
     if result != 0 {
@@ -46,7 +46,7 @@ pub fn run(
     }
     let record = if is_noted { record_content(id, entered, arguments, copied, start) } else { None };
     if since != 0 {
-        order::note(id, entered.caller, arguments, since, record.as_ref());
+        order::note_call(id, entered.caller, arguments, since, record.as_ref());
     }
     result
 }
@@ -55,7 +55,7 @@ pub fn run(
 /// the copy, is not known.
 fn record_content<'a>(
     id: FnId,
-    entered: &Entered,
+    entered: &EnteredCall,
     arguments: &'a dyn Arguments,
     copied: HostCopy,
     start: u64,
@@ -65,13 +65,13 @@ fn record_content<'a>(
     let (end, mut known) = (recorder::clock::now(), None);
     guarded(|| {
         known = content::sample(words[copied.host], words[copied.size]).and_then(|content| {
-            let device = || places::device_of_memory(words[copied.device], ledger::opened_device);
-            Some((queries::relaxed(device)?, content))
+            let device = || places::device_of_memory(words[copied.device], ledger::device_of_opened_memory);
+            Some((queries::run_in_relaxed_mode(device)?, content))
         });
     });
     let (device, content) = known?;
     let mut record = CallRecord::new(id, arguments);
-    let caller = behind_patch(id, entered.caller);
+    let caller = caller_behind_patch(id, entered.caller);
     record.append(caller, start, end);
     if !record.is_recorded() {
         return None;
@@ -80,8 +80,8 @@ fn record_content<'a>(
     let content = [content.hash, rest].map(u64::to_le_bytes);
     guarded(|| {
         record.add(|detail| {
-            detail.item(detail::CONTENT, 0, content.as_flattened());
-            detail.frames(caller);
+            detail.add_item(detail::CONTENT, 0, content.as_flattened());
+            detail.add_frames(caller);
         });
     });
     Some(record)

@@ -14,12 +14,12 @@ use cupeer_rules::probes::FollowUp;
 /// Call that would follow a probe: the kind of the call, and the object that it is about.
 pub type ProbeKey = (FollowUp, u64);
 
-/// Maximum number of findings that are deferred at once.
+/// Number of findings that can be deferred at once. Further findings are printed immediately.
 const MOST: usize = 32;
 /// Maximum length of the text of a deferred finding, in bytes.
 const LONGEST: usize = crate::sys::line::LONGEST;
 
-/// States of a place in the table of deferred findings.
+/// States of an entry in the table of deferred findings.
 mod state {
     pub const FREE: u32 = 0;
     pub const TAKEN: u32 = 1;
@@ -59,7 +59,7 @@ static DEFERRED: [DeferredFinding; MOST] = [const {
 static WAS_ANY_DEFERRED: AtomicBool = AtomicBool::new(false);
 
 impl DeferredFinding {
-    fn take(&self, from: u32) -> bool {
+    fn claim(&self, from: u32) -> bool {
         self.state.compare_exchange(from, state::TAKEN, AcqRel, Relaxed).is_ok()
     }
 
@@ -73,11 +73,11 @@ fn tid() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// Defers a finding until the next calls of the thread show whether cupeer prints the finding. Returns false if there is no place
-/// for it.
+/// Defers a finding until the next calls of the thread show whether cupeer prints it. Returns false if the table is
+/// full or the text is too long.
 pub fn defer((follow_up, about): ProbeKey, is_bad: bool, text: &[u8]) -> bool {
     let text = if text.len() <= LONGEST { text } else { return false };
-    let Some(place) = DEFERRED.iter().find(|place| place.take(state::FREE)) else { return false };
+    let Some(place) = DEFERRED.iter().find(|place| place.claim(state::FREE)) else { return false };
     // SAFETY: this thread has taken the place.
     unsafe { (&mut *place.text.get())[..text.len()].copy_from_slice(text) };
     place.length.store(text.len() as u32, Relaxed);
@@ -92,22 +92,22 @@ pub fn defer((follow_up, about): ProbeKey, is_bad: bool, text: &[u8]) -> bool {
 }
 
 /// Drops the deferred findings of this thread that a call shows to be about a probe.
-pub fn follow_up(call: &decide::Call) {
+pub fn drop_findings_of_probe(call: &decide::Call) {
     let Some(follow_up) = FollowUp::of(call) else { return };
-    let about = follow_up.about(call);
+    let about = follow_up.subject(call);
     for place in DEFERRED.iter().filter(|place| place.state.load(Acquire) == state::DEFERRED) {
         let is_it = place.follow_up.load(Relaxed) == follow_up as u32 && place.about.load(Relaxed) == about;
-        if is_it && place.is_own() && place.tid.load(Relaxed) == tid() && place.take(state::DEFERRED) {
+        if is_it && place.is_own() && place.tid.load(Relaxed) == tid() && place.claim(state::DEFERRED) {
             place.state.store(state::FREE, Release);
         }
     }
 }
 
 /// Hands over the deferred findings that no follow-up call dropped. The flag is true if a finding counts for the exit status.
-pub fn each_without_follow_up(mut say: impl FnMut(&[u8], bool)) {
+pub fn take_each_without_follow_up(mut say: impl FnMut(&[u8], bool)) {
     let places: &[DeferredFinding] = if WAS_ANY_DEFERRED.load(Acquire) { &DEFERRED } else { &[] };
     for place in places {
-        if place.state.load(Acquire) == state::DEFERRED && place.is_own() && place.take(state::DEFERRED) {
+        if place.state.load(Acquire) == state::DEFERRED && place.is_own() && place.claim(state::DEFERRED) {
             let length = place.length.load(Relaxed) as usize;
             // SAFETY: this thread has taken the place.
             let text = unsafe { &(&*place.text.get())[..length] };
@@ -132,21 +132,19 @@ mod tests {
         let args = [0; cupeer_spec::record::slot::MOST_ARGS];
         let mut bytes = args;
         let id = cupeer_spec::function::FnId::cuMemCreate;
-        let (index, _) = id.spec().argument("prop").unwrap();
-        bytes[id.spec().place(index)][4] = 1;
+        let (index, _) = id.spec().find_argument("prop").unwrap();
+        bytes[id.spec().argument_byte_range(index)][4] = 1;
         let call = |args| decide::Call { function: id, result: 0, args, shape: !0, elements: &[] };
         // Creating memory without a handle type is not a follow-up call.
-        follow_up(&call(&args));
-        follow_up(&call(&bytes));
-        each_without_follow_up(|text, is_bad| {
-            said.push((String::from_utf8_lossy(text).into_owned(), is_bad))
-        });
+        drop_findings_of_probe(&call(&args));
+        drop_findings_of_probe(&call(&bytes));
+        take_each_without_follow_up(|text, is_bad| said.push((String::from_utf8_lossy(text).into_owned(), is_bad)));
         said.sort();
         assert_eq!(said, [("of another thread".to_owned(), true), ("wrong pool".to_owned(), false)]);
-        each_without_follow_up(|_, _| panic!("it was said"));
+        take_each_without_follow_up(|_, _| panic!("it was said"));
         assert_eq!((0..2 * MOST).filter(|_| defer(pool, false, b"full")).count(), MOST);
         let mut count = 0;
-        each_without_follow_up(|_, _| count += 1);
+        take_each_without_follow_up(|_, _| count += 1);
         assert_eq!(count, MOST);
     }
 }

@@ -1,28 +1,28 @@
 //! Explains a call that failed without breaking a rule: the possible causes, the most likely first. Causes that were
 //! ruled out are omitted.
 
-use super::emit::{Delivery, Emission, emit};
-use super::world::Call;
+use super::emit::{Delivery, UnwrittenFinding, emit};
+use super::world::CheckedCall;
 use core::fmt;
-use cupeer_rules::decide::{World, verdict};
+use cupeer_rules::decide::{World, check_rule};
 use cupeer_rules::{DRIVER_SAYS, NO_CAUSE, RULES, Rule, RuleSpec, causes};
 use cupeer_spec::effect::Shared;
 use cupeer_spec::record::slot::finding::Confidence;
-use cupeer_spec::value::quoted_inside;
+use cupeer_spec::value::write_quoted_content;
 
-/// Maximum number of bytes of the driver's message that is printed in place of a cause.
+/// Number of bytes of the driver's message after which it is cut, if it is printed because no cause is known.
 const MOST_SAID: usize = 160;
 
-pub fn failure(call: &Call, delivery: Delivery) {
+pub fn report_unexplained_failure(call: &CheckedCall, delivery: Delivery) {
     let rule = if call.is_documented() { Rule::CallFailed } else { Rule::DriverUndocumented };
     let (reason, hint) = (&Explanation(call), &Hint { call, rule });
     let (confidence, argument, objects) = (Confidence::Inferred, None, &[]);
-    emit(&Emission { call, rule, confidence, argument, objects, reason, hint, cache: None, delivery });
+    emit(&UnwrittenFinding { call, rule, confidence, argument, objects, reason, hint, cache: None, delivery });
 }
 
 /// Hint about a failure: the hint of the rule, or if the result has a name, the command that lists all causes.
 struct Hint<'a> {
-    call: &'a Call<'a>,
+    call: &'a CheckedCall<'a>,
     rule: Rule,
 }
 
@@ -32,31 +32,31 @@ impl fmt::Display for Hint<'_> {
             Some(result) if self.rule == Rule::CallFailed => {
                 let has_causes = Explanation(self.call).each_cause(|_| Ok(())).is_ok_and(|count| count > 0);
                 let first = if has_causes { "Check the most likely cause first. " } else { "" };
-                write!(f, "{first}`cupeer explain {}` lists all known causes of this result.", result.short())
+                write!(f, "{first}`cupeer explain {}` lists all known causes of this result.", result.short_name())
             }
             _ => f.write_str(self.rule.spec().hint()),
         }
     }
 }
 
-struct Explanation<'a>(&'a Call<'a>);
+struct Explanation<'a>(&'a CheckedCall<'a>);
 
 impl Explanation<'_> {
     /// Returns the rules that would explain the failure, but whose conditions cannot be decided.
-    fn undecided(&self) -> impl Iterator<Item = &'static RuleSpec> {
+    fn undecided_rules(&self) -> impl Iterator<Item = &'static RuleSpec> {
         let Explanation(call) = self;
         let explains = move |rule: &&RuleSpec| rule.explains(call.id, call.result);
-        let is_unknown = move |rule: &&RuleSpec| verdict(rule.id, &call.judged(), *call).is_none();
+        let is_unknown = move |rule: &&RuleSpec| check_rule(rule.id, &call.call_for_rules(), *call).is_none();
         RULES.iter().filter(explains).filter(is_unknown)
     }
 
     /// Hands over the possible causes that were not ruled out, the most likely first. Returns their number.
     fn each_cause(&self, mut found: impl FnMut(&str) -> fmt::Result) -> Result<usize, fmt::Error> {
         let Explanation(call) = self;
-        let export = |(shared, fingerprint, _): (Shared, _, _)| call.export(shared.object, fingerprint);
-        let is_known = call.judged().handle().and_then(export).is_some();
-        let of_practice = causes(call.id, call.result).filter(|cause| !(is_known && cause.is_of_strangers));
-        let mut all = self.undecided().map(RuleSpec::cause).chain(of_practice.map(|known| known.text));
+        let export = |(shared, fingerprint, _): (Shared, _, _)| call.find_export(shared.object, fingerprint);
+        let is_known = call.call_for_rules().opened_handle().and_then(export).is_some();
+        let of_practice = causes(call.id, call.result).filter(|cause| !(is_known && cause.is_of_unrecorded_exporters));
+        let mut all = self.undecided_rules().map(RuleSpec::cause).chain(of_practice.map(|known| known.text));
         all.try_fold(0, |count, text| found(text).map(|()| count + 1))
     }
 }
@@ -83,7 +83,7 @@ impl fmt::Display for Explanation<'_> {
             _ if count > 0 => Ok(()),
             _ if !call.driver_messages.is_empty() => {
                 f.write_str(DRIVER_SAYS)?;
-                quoted_inside(call.driver_messages.as_bytes(), MOST_SAID, f)
+                write_quoted_content(call.driver_messages.as_bytes(), MOST_SAID, f)
             }
             Some(spec) => write!(f, "{NO_CAUSE}{}", spec.meaning().trim_end_matches('.')),
             None => Ok(()),

@@ -21,32 +21,32 @@ use crate::sys::caller::Caller;
 use cupeer_rules::probes::Probe;
 use emit::Delivery;
 
-pub use emit::{listen, print_deferred};
-pub use world::Call;
+pub use emit::{print_deferred, set_listener};
+pub use world::CheckedCall;
 
 /// Returns true if a rule explains why a call failed. Does not report the finding.
 #[cold]
 #[inline(never)]
-pub fn is_explained(call: &Call) -> bool {
-    cupeer_rules::decide::look(&call.judged(), call, &mut |_| {})
+pub fn is_failure_explained(call: &CheckedCall) -> bool {
+    cupeer_rules::decide::check_call(&call.call_for_rules(), call, &mut |_| {})
 }
 
 /// Judges a call that returned, and reports the findings.
 #[cold]
 #[inline(never)]
-pub fn judge(call: &Call) {
-    let judged = call.judged();
+pub fn judge(call: &CheckedCall) {
+    let judged = call.call_for_rules();
     let library = || Caller::of(call.caller, call.id, false).library;
     let probe = if call.result != 0 { Probe::of(&judged, library) } else { None };
-    deferred::follow_up(&judged);
+    deferred::drop_findings_of_probe(&judged);
     let delivery = match probe.map(|probe| probe.follow_up) {
         None => Delivery::Now,
         Some(None) => return,
-        Some(Some(follow_up)) => Delivery::AtExit((follow_up, follow_up.about(&judged))),
+        Some(Some(follow_up)) => Delivery::AtExit((follow_up, follow_up.subject(&judged))),
     };
     let is_explained =
-        cupeer_rules::decide::look(&judged, call, &mut |found| emit::violation(call, found, delivery));
-    if call.result != 0 && !is_explained && !call.id.spec().is_over(call.result) {
-        explain::failure(call, delivery);
+        cupeer_rules::decide::check_call(&judged, call, &mut |found| emit::emit_violation(call, found, delivery));
+    if call.result != 0 && !is_explained && !call.id.spec().is_after_shutdown(call.result) {
+        explain::report_unexplained_failure(call, delivery);
     }
 }

@@ -1,23 +1,23 @@
 //! Writes a finding as a paragraph for people, and as JSON with all of its keys.
 
-use super::world::{Call, device_of};
+use super::world::{CheckedCall, device_of};
 use crate::job::importers::process_of;
 use crate::job::python_line::SourceLine;
 use crate::settings::key;
 use crate::sys::caller::Caller;
 use crate::sys::environment;
-use crate::sys::line::Line;
+use crate::sys::line::LineBuffer;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::World;
 use cupeer_rules::reason::{Bytes, Handle};
-use cupeer_rules::{Basis, RuleSpec, Severity, Tells, label, meaning};
+use cupeer_rules::{Basis, RuleSpec, Severity, Tells, message_meaning, object_label};
 use cupeer_spec::record::live::{Entry, library_name};
 use cupeer_spec::record::slot::finding::{Confidence, STALE, role};
-use cupeer_spec::value::{Format, quoted, quoted_inside};
+use cupeer_spec::value::{Format, write_quoted, write_quoted_content};
 
-/// A finding with its texts.
+/// Finding with its formatted texts.
 pub struct FindingText<'a> {
-    pub call: &'a Call<'a>,
+    pub call: &'a CheckedCall<'a>,
     pub rule: &'static RuleSpec,
     /// Severity in the calling library.
     pub severity: Severity,
@@ -36,29 +36,29 @@ pub struct FindingText<'a> {
 }
 
 /// Writes a line of Python code, such as `train.py:118 in exchange`.
-fn say_python(line: &SourceLine, out: &mut Line) -> fmt::Result {
+fn say_python(line: &SourceLine, out: &mut LineBuffer) -> fmt::Result {
     say_line(line.file.text().as_bytes(), line.line, line.function.text().as_bytes(), out)
 }
 
-fn say_line(path: &[u8], line: u32, function: &[u8], out: &mut Line) -> fmt::Result {
-    quoted_inside(path.rsplit(|byte| *byte == b'/').next().unwrap_or(path), 64, out)?;
+fn say_line(path: &[u8], line: u32, function: &[u8], out: &mut LineBuffer) -> fmt::Result {
+    write_quoted_content(path.rsplit(|byte| *byte == b'/').next().unwrap_or(path), 64, out)?;
     if line > 0 {
         write!(out, ":{line}")?;
     }
     if !function.is_empty() {
         out.write_str(" in ")?;
-        quoted_inside(function, 64, out)?;
+        write_quoted_content(function, 64, out)?;
     }
     Ok(())
 }
 
 /// Writes a line of source code as a JSON object, or null.
-fn json_line(line: Option<(&[u8], u32, &[u8])>, out: &mut Line) -> fmt::Result {
+fn json_line(line: Option<(&[u8], u32, &[u8])>, out: &mut LineBuffer) -> fmt::Result {
     let Some((file, line, function)) = line else { return out.write_str("null") };
     out.write_str("{\"file\":")?;
-    quoted(file, 512, out)?;
+    write_quoted(file, 512, out)?;
     write!(out, ",\"line\":{line},\"function\":")?;
-    quoted(function, 128, out)?;
+    write_quoted(function, 128, out)?;
     out.write_str("}")
 }
 
@@ -66,7 +66,7 @@ fn role_word(role: u32) -> &'static str {
     role::word(role).unwrap_or("object")
 }
 
-fn result(call: &Call, out: &mut Line) -> fmt::Result {
+fn write_result(call: &CheckedCall, out: &mut LineBuffer) -> fmt::Result {
     match call.id.spec().result_name(call.result) {
         Some(name) => out.write_str(name),
         None => write!(out, "{}", call.result),
@@ -76,10 +76,10 @@ fn result(call: &Call, out: &mut Line) -> fmt::Result {
 /// Maximum length in bytes of a brief line after `cupeer: `, without the process and the place.
 const MOST_BRIEF: usize = 120;
 
-/// Writes the rule and the first clause of the message. Returns the other clauses of the message.
-fn first_line<'a>(
+/// Writes the severity, the rule, and the first clause of the message. Returns the other clauses of the message.
+fn write_first_line<'a>(
     finding: &FindingText<'a>,
-    out: &mut Line,
+    out: &mut LineBuffer,
 ) -> Result<core::str::Split<'a, &'static str>, fmt::Error> {
     let is_probable = finding.confidence == Confidence::Inferred && !finding.rule.is_explanation();
     let mut clauses = finding.message.split("; ");
@@ -89,8 +89,8 @@ fn first_line<'a>(
 }
 
 /// Writes a finding as one line: the message, the process, and the place of the call.
-pub fn brief(finding: &FindingText, out: &mut Line) -> fmt::Result {
-    first_line(finding, out)?;
+pub fn write_brief_finding(finding: &FindingText, out: &mut LineBuffer) -> fmt::Result {
+    write_first_line(finding, out)?;
     out.cut("cupeer: ".len() + MOST_BRIEF);
     match environment::rank() {
         u32::MAX => write!(out, " [process {}, ", std::process::id())?,
@@ -98,31 +98,31 @@ pub fn brief(finding: &FindingText, out: &mut Line) -> fmt::Result {
     }
     match finding.python {
         Some(line) => say_python(line, out)?,
-        None => finding.place(finding.caller.file_name(), 64, out)?,
+        None => finding.write_call_place(finding.caller.file_name(), 64, out)?,
     }
     out.write_str("]\n")
 }
 
 impl FindingText<'_> {
     /// Writes the place of the call, such as `libx.so+0x12`.
-    fn place(&self, library: &[u8], most: usize, out: &mut Line) -> fmt::Result {
-        quoted_inside(library, most, out)?;
+    fn write_call_place(&self, library: &[u8], most: usize, out: &mut LineBuffer) -> fmt::Result {
+        write_quoted_content(library, most, out)?;
         write!(out, "+{:#x}", self.caller.offset)
     }
 }
 
 /// Writes a finding as a paragraph. The message and the hint come first.
-pub fn paragraph(finding: &FindingText, out: &mut Line) -> fmt::Result {
+pub fn write_finding_paragraph(finding: &FindingText, out: &mut LineBuffer) -> fmt::Result {
     let call = finding.call;
-    let (pid, tid) = (std::process::id(), call.thread());
-    for clause in first_line(finding, out)? {
+    let (pid, tid) = (std::process::id(), call.thread_id());
+    for clause in write_first_line(finding, out)? {
         write!(out, "\n    {clause}")?;
     }
     write!(out, "\n    hint: {}", finding.hint)?;
     write!(out, "\n    call: {}(", call.id.spec().name())?;
     (call.print)(out, Format { json: false, fingerprint: key::fingerprint })?;
     out.write_str(") = ")?;
-    result(call, out)?;
+    write_result(call, out)?;
     if !call.is_documented() {
         out.write_str(", which its documentation does not list")?;
     }
@@ -136,18 +136,18 @@ pub fn paragraph(finding: &FindingText, out: &mut Line) -> fmt::Result {
         say_python(line, out)?;
         out.write_str(", ")?;
     }
-    finding.place(finding.caller.library, 512, out)?;
+    finding.write_call_place(finding.caller.library, 512, out)?;
     for (role, entry) in finding.objects {
-        write!(out, "\n    {}: ", label(Some(finding.rule.id), role_word(*role)))?;
+        write!(out, "\n    {}: ", object_label(Some(finding.rule.id), role_word(*role)))?;
         describe_creation(call, entry, out)?;
     }
-    if finding.confidence == Confidence::Stale && !finding.rule.tells(Tells::ExporterEnded) {
+    if finding.confidence == Confidence::Stale && !finding.rule.states_fact(Tells::ExporterEnded) {
         write!(out, "\n    {STALE}")?;
     }
     if !call.driver_messages.is_empty() {
         out.write_str("\n    the driver says: ")?;
-        quoted(call.driver_messages.as_bytes(), 256, out)?;
-        if let Some(meaning) = meaning(call.id.spec().name(), call.driver_messages) {
+        write_quoted(call.driver_messages.as_bytes(), 256, out)?;
+        if let Some(meaning) = message_meaning(call.id.spec().name(), call.driver_messages) {
             write!(out, " ({meaning})")?;
         }
     }
@@ -165,7 +165,7 @@ pub fn paragraph(finding: &FindingText, out: &mut Line) -> fmt::Result {
 }
 
 /// Writes the process, place, and time of the creation of an object.
-fn describe_creation(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result {
+fn describe_creation(call: &CheckedCall, entry: &Entry, out: &mut LineBuffer) -> fmt::Result {
     write!(out, "{}, thread {}, {}, {:#x}", process_of(entry), entry.tid, device_of(entry), entry.address)?;
     if entry.bytes > 0 {
         write!(out, ", {}", Bytes(entry.bytes))?;
@@ -176,26 +176,26 @@ fn describe_creation(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result 
     if let Some(ago) = call.ago(entry.monotonic) {
         write!(out, ", {ago} ago")?;
     }
-    if let Some((file, line)) = entry.python() {
+    if let Some((file, line)) = entry.python_line() {
         out.write_str(", from ")?;
         say_line(library_name(&file), line, &[], out)?;
     }
     let library = library_name(&entry.library);
     if !library.is_empty() {
         out.write_str(", by ")?;
-        quoted_inside(library, 64, out)?;
+        write_quoted_content(library, 64, out)?;
         write!(out, "+{:#x}", entry.offset)?;
     }
     Ok(())
 }
 
 /// Writes a finding as a JSON object with all of its keys.
-pub fn json(finding: &FindingText, out: &mut Line) -> fmt::Result {
+pub fn write_finding_json(finding: &FindingText, out: &mut LineBuffer) -> fmt::Result {
     let call = finding.call;
     write!(out, "{{\"rule\":\"{}\",", finding.rule.name())?;
     write!(out, "\"severity\":\"{}\",", finding.severity.word())?;
     write!(out, "\"confidence\":\"{}\",", finding.confidence.word())?;
-    write!(out, "\"pid\":{},\"tid\":{},", std::process::id(), call.thread())?;
+    write!(out, "\"pid\":{},\"tid\":{},", std::process::id(), call.thread_id())?;
     json_rank(Some(environment::rank()).filter(|rank| *rank != u32::MAX), out)?;
     write!(out, "\"function\":\"{}\",", call.id.spec().name())?;
     match finding.argument {
@@ -205,18 +205,18 @@ pub fn json(finding: &FindingText, out: &mut Line) -> fmt::Result {
     out.write_str("\"args\":{")?;
     (call.print)(out, Format { json: true, fingerprint: key::fingerprint })?;
     out.write_str("},\"result\":\"")?;
-    result(call, out)?;
+    write_result(call, out)?;
     out.write_str("\",\"message\":")?;
-    quoted(finding.message.as_bytes(), 1024, out)?;
+    write_quoted(finding.message.as_bytes(), 1024, out)?;
     out.write_str(",\"hint\":")?;
-    quoted(finding.hint.as_bytes(), 512, out)?;
+    write_quoted(finding.hint.as_bytes(), 512, out)?;
     out.write_str(",\"sentence\":")?;
     let basis = finding.rule.basis_at(Some(call.id));
-    quoted(basis.sentence().as_bytes(), 512, out)?;
+    write_quoted(basis.sentence().as_bytes(), 512, out)?;
     write!(out, ",\"source\":\"{}\",\"driver_message\":", basis.source())?;
     match call.driver_messages {
         "" => out.write_str("null")?,
-        words => quoted(words.as_bytes(), 256, out)?,
+        words => write_quoted(words.as_bytes(), 256, out)?,
     }
     let python = finding.python.map(|python| (python.file.text(), python.line, python.function.text()));
     let python = python.map(|(file, line, function)| (file.as_bytes(), line, function.as_bytes()));
@@ -230,7 +230,7 @@ pub fn json(finding: &FindingText, out: &mut Line) -> fmt::Result {
         json_rank(process_of(entry).rank, out)?;
         write!(out, "\"device\":\"{}\",\"address\":\"{:#x}\",", device_of(entry), entry.address)?;
         write!(out, "\"bytes\":{},\"fingerprint\":\"{}\",", entry.bytes, Handle(entry.fingerprint))?;
-        let python = entry.python();
+        let python = entry.python_line();
         let python = python.as_ref().map(|(file, line)| (library_name(file), *line, &[][..]));
         json_place(library_name(&entry.library), 64, entry.offset, python, out)?;
         out.write_str("}")?;
@@ -238,7 +238,7 @@ pub fn json(finding: &FindingText, out: &mut Line) -> fmt::Result {
     out.write_str("]}")
 }
 
-fn json_rank(rank: Option<u32>, out: &mut Line) -> fmt::Result {
+fn json_rank(rank: Option<u32>, out: &mut LineBuffer) -> fmt::Result {
     match rank {
         Some(rank) => write!(out, "\"rank\":{rank},"),
         None => out.write_str("\"rank\":null,"),
@@ -251,10 +251,10 @@ fn json_place(
     most: usize,
     offset: u64,
     python: Option<(&[u8], u32, &[u8])>,
-    out: &mut Line,
+    out: &mut LineBuffer,
 ) -> fmt::Result {
     out.write_str("\"caller\":\"")?;
-    quoted_inside(library, most, out)?;
+    write_quoted_content(library, most, out)?;
     write!(out, "+{offset:#x}\",\"python\":")?;
     json_line(python, out)
 }

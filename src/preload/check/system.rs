@@ -1,14 +1,14 @@
 //! Facts about this process from the system, for the rules about virtual memory.
 
 use crate::sys::files::{self, each_name};
-use crate::sys::line::Short;
+use crate::sys::line::ShortText;
 use cupeer_rules::decide::Ptrace;
 
 /// Returns true if this process may read any IMEX channel. Machines share memory through these channels.
 pub fn has_fabric_channel() -> bool {
     let mut has_one = false;
     each_name(c"/dev/nvidia-caps-imex-channels", |name| {
-        let path = Short::<64>::new(format_args!("/dev/nvidia-caps-imex-channels/{name}\0"));
+        let path = ShortText::<64>::new(format_args!("/dev/nvidia-caps-imex-channels/{name}\0"));
         has_one = name.starts_with("channel")
             && path.c_text().is_some_and(|path| {
                 // SAFETY: the path ends in NUL.
@@ -27,7 +27,7 @@ pub fn is_descriptor(fd: i32) -> bool {
 
 /// Returns the settings of the system that decide whether this process may take file descriptors of another
 /// process.
-pub fn ptrace() -> Option<Ptrace> {
+pub fn read_ptrace_limits() -> Option<Ptrace> {
     let mut text = [0; 4];
     let length = files::read(c"/proc/sys/kernel/yama/ptrace_scope", &mut text).unwrap_or(0);
     let scope = text[..length].first().filter(|digit| digit.is_ascii_digit()).map_or(0, |digit| digit - b'0');

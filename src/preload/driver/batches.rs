@@ -1,12 +1,12 @@
 //! Reads the ranges of memory that batches of copies use.
 
-use super::queries::number;
+use super::queries::numeric_argument;
 use cupeer_spec::abi::CUDA_MEMCPY3D_BATCH_OP;
 use cupeer_spec::effect::Batch;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::MOST_ARGS;
 
-/// Maximum number of copies of a batch that are examined.
+/// Number of copies of a batch that are examined: the first ones.
 const MOST: usize = 4096;
 
 /// Range of memory that one copy of a batch reads or writes.
@@ -25,32 +25,30 @@ pub struct Range {
 /// address, and its size in bytes.
 #[inline(never)]
 pub fn each_range(id: FnId, args: &[u8; MOST_ARGS], batch: Batch, work: &mut dyn FnMut(usize, u64, u64)) {
-    let numbers = batch.arguments().map(|argument| number(id, args, argument));
-    each(batch, numbers, &mut |range| work(range.argument, range.start, range.bytes));
+    let numbers = batch.arguments().map(|argument| numeric_argument(id, args, argument));
+    each_range_of_words(batch, numbers, &mut |range| work(range.argument, range.start, range.bytes));
 }
 
 /// Hands over the ranges of memory that a batch of copies uses. The array contains the values of its [`Batch::arguments`].
 #[inline(never)]
-pub fn each(batch: Batch, [to, from, sizes, count]: [u64; 4], work: &mut dyn FnMut(Range)) {
+pub fn each_range_of_words(batch: Batch, [to, from, sizes, count]: [u64; 4], work: &mut dyn FnMut(Range)) {
     let count = MOST.min(count as usize);
     let mut hand_over = |ranges: [(u64, u64); 2], has_gaps| {
-        for ((start, bytes), (argument, is_write)) in
-            ranges.into_iter().zip([(batch.to, true), (batch.from, false)])
-        {
+        for ((start, bytes), (argument, is_write)) in ranges.into_iter().zip([(batch.to, true), (batch.from, false)]) {
             work(Range { argument, start, bytes, is_write, has_gaps });
         }
     };
     if batch.to == batch.from {
         let copies = to as *const CUDA_MEMCPY3D_BATCH_OP;
-        for index in (0..count).take_while(|_| may_be_there(to)) {
+        for index in (0..count).take_while(|_| can_be_address(to)) {
             // SAFETY: as cuda.h says of batches, the array has as many elements as there are copies.
             let copy = unsafe { copies.add(index).read_unaligned() };
-            hand_over(copy.used(), copy.extent[1..] != [1; 2]);
+            hand_over(copy.touched_ranges(), copy.extent[1..] != [1; 2]);
         }
         return;
     }
     let arrays = [to, from, sizes].map(|array| array as *const u64);
-    if ![to, from, sizes].into_iter().all(may_be_there) {
+    if ![to, from, sizes].into_iter().all(can_be_address) {
         return;
     }
     for index in 0..count {
@@ -63,15 +61,15 @@ pub fn each(batch: Batch, [to, from, sizes, count]: [u64; 4], work: &mut dyn FnM
 /// Returns false for a number that cannot be an address: Linux maps nothing below its `mmap_min_addr`. The driver handles such a
 /// number itself.
 #[inline(always)]
-pub fn may_be_there(address: u64) -> bool {
+pub fn can_be_address(address: u64) -> bool {
     address >= 1 << 16
 }
 
-/// Returns true if `is_it` returns true for an address in a batch. Faster than [`each`]. In a batch of 3D copies, the places of
-/// addresses may hold other numbers, which `is_it` gets as well.
+/// Returns true if `is_it` returns true for an address in a batch. Faster than [`each_range_of_words`]. In a batch of
+/// 3D copies, the places of addresses may hold other numbers, which `is_it` gets as well.
 #[inline]
 pub fn any(batch: Batch, to: u64, from: u64, count: u64, is_it: impl Fn(u64) -> bool) -> bool {
-    if !may_be_there(to) || !may_be_there(from) {
+    if !can_be_address(to) || !can_be_address(from) {
         return false;
     }
     let (to, from) = (to as *const u64, from as *const u64);

@@ -14,12 +14,13 @@ const CHUNK_SHIFT: u32 = 21;
 /// Number of bits of an address below the alignment of allocations: drivers align them to at least 256 bytes.
 const GRANULE_SHIFT: u32 = 8;
 const WORDS: usize = 1 << (CHUNK_SHIFT - GRANULE_SHIFT);
-/// Maximum number of chunks that are known. They cover 64 GiB, if all of their memory is used.
+/// Number of chunks that can be known at once: they cover 64 GiB if all of their memory is used. Allocations in
+/// further chunks have no word.
 const MOST: usize = 1 << 15;
-/// Number of places in the table in which a chunk may be.
+/// Number of entries of the table, one after the other, in which a chunk may be.
 const PLACES: usize = 64;
 
-/// Chunk of 2 MiB of addresses. All bytes are zero in a free place of the table.
+/// Chunk of 2 MiB of addresses. All bytes are zero in a free entry of the table.
 pub struct Chunk {
     /// Number of the chunk, plus one; 0 for a free place of the table.
     key: AtomicU64,
@@ -30,7 +31,7 @@ pub struct Chunk {
     /// Context that the memory belongs to; 0 for none.
     pub context: AtomicU64,
     /// Time at which the driver returned the device and the context.
-    pub asked: AtomicU64,
+    pub queried_at: AtomicU64,
 }
 
 static CHUNKS: [Chunk; MOST] = [const {
@@ -39,11 +40,11 @@ static CHUNKS: [Chunk; MOST] = [const {
         words: AtomicPtr::new(ptr::null_mut()),
         device: AtomicU64::new(0),
         context: AtomicU64::new(0),
-        asked: AtomicU64::new(0),
+        queried_at: AtomicU64::new(0),
     }
 }; MOST];
 
-fn places(key: u64) -> impl Iterator<Item = &'static Chunk> {
+fn probe_places(key: u64) -> impl Iterator<Item = &'static Chunk> {
     (0..PLACES).map(move |place| &CHUNKS[(key as usize).wrapping_add(place) % MOST])
 }
 
@@ -57,14 +58,14 @@ pub fn find(address: u64) -> Option<&'static Chunk> {
 
 #[inline(never)]
 fn find_elsewhere(key: u64) -> Option<&'static Chunk> {
-    let known = places(key).take_while(|chunk| chunk.key.load(Relaxed) != 0);
+    let known = probe_places(key).take_while(|chunk| chunk.key.load(Relaxed) != 0);
     known.into_iter().find(|chunk| chunk.key.load(Acquire) == key)
 }
 
 /// Returns the chunk that contains an address, and adds the chunk first if needed. `None` if there is no room.
 pub fn find_or_add(address: u64) -> Option<&'static Chunk> {
     let key = (address >> CHUNK_SHIFT) + 1;
-    for chunk in places(key) {
+    for chunk in probe_places(key) {
         let known = chunk.key.load(Acquire);
         if known == key {
             return Some(chunk).filter(|chunk| chunk.map_words());
@@ -101,7 +102,7 @@ impl Chunk {
     fn map_words(&self) -> bool {
         let size = WORDS * size_of::<AtomicU64>();
         if self.words.load(Acquire).is_null()
-            && let Ok(new) = pages::new(size, 0)
+            && let Ok(new) = pages::map_zeroed(size, 0)
             && self.words.compare_exchange(ptr::null_mut(), new.cast(), AcqRel, Acquire).is_err()
         {
             // SAFETY: mapped above and not published.
@@ -146,8 +147,7 @@ mod tests {
         for (number, address) in [base, base + 256, base + (2 << 20) - 256, other].into_iter().enumerate() {
             find_or_add(address).unwrap().word(address).unwrap().store(number as u64 + 1, Relaxed);
         }
-        let read =
-            |address| find(address).and_then(|chunk| chunk.word(address)).map(|word| word.load(Relaxed));
+        let read = |address| find(address).and_then(|chunk| chunk.word(address)).map(|word| word.load(Relaxed));
         let all = [base, base + 256, base + (2 << 20) - 256, other, base + 512];
         assert_eq!(all.map(read), [Some(1), Some(2), Some(3), Some(4), Some(0)]);
         assert_eq!(read(base + (2 << 20)), None);

@@ -3,14 +3,15 @@
 
 use crate::sys::arch::thread;
 use crate::sys::clock;
-use crate::sys::every_call::epoch;
+use crate::sys::every_call::recording_epoch;
 use crate::sys::program_memory::copy_value;
 use core::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// Epoch of the process in which a thread last had a context.
+/// Epoch of the recording (`every_call::recording_epoch`) in which a thread last had a context. A forked child has
+/// another epoch, so contexts of its parent do not count.
 static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// Last contexts that ended. If a context appears at the same address later, its entry is removed, because drivers reuse
@@ -23,11 +24,11 @@ static PRIMARY: [(AtomicU64, AtomicU64); 64] = [const { (AtomicU64::new(0), Atom
 
 /// Returns the primary context of a device. Calls `ask`, which queries the driver, if the context is not known or the last answer
 /// is old: another thread may retain a new context while a release ends the old one.
-pub fn primary(device: i32, ask: impl FnOnce() -> Option<u64>) -> Option<u64> {
+pub fn primary_context(device: i32, ask: impl FnOnce() -> Option<u64>) -> Option<u64> {
     /// Time for which an answer is valid, in nanoseconds.
     const VALID_FOR: u64 = 100_000_000;
     let Some((place, since)) = PRIMARY.get(device as usize) else { return ask() };
-    let (known, now) = (place.load(Relaxed), clock::roughly());
+    let (known, now) = (place.load(Relaxed), clock::roughly_now());
     if known != 0 && now.wrapping_sub(since.load(Relaxed)) < VALID_FOR {
         return Some(known);
     }
@@ -37,7 +38,7 @@ pub fn primary(device: i32, ask: impl FnOnce() -> Option<u64>) -> Option<u64> {
     asked
 }
 
-/// Notes that the primary context of a device may have ended.
+/// Forgets the primary context of a device, because a call may have ended it.
 pub fn forget_primary(device: i32) {
     if let Some((place, _)) = PRIMARY.get(device as usize) {
         place.store(0, Relaxed);
@@ -57,7 +58,12 @@ pub fn context_and_device(context: u64, now: u64, ask: fn() -> i32) -> u64 {
     const SHIFT: u32 = 48;
     #[cold]
     #[inline(never)]
-    fn find((place, since): &(AtomicU64, AtomicU64), context: u64, now: u64, ask: fn() -> i32) -> u64 {
+    fn query_and_store_device(
+        (place, since): &(AtomicU64, AtomicU64),
+        context: u64,
+        now: u64,
+        ask: fn() -> i32,
+    ) -> u64 {
         let found = context & ((1 << SHIFT) - 1) | ((ask() + 1) as u64) << SHIFT;
         since.store(now, Relaxed);
         place.store(found, Release);
@@ -67,15 +73,16 @@ pub fn context_and_device(context: u64, now: u64, ask: fn() -> i32) -> u64 {
     let known = place.0.load(Acquire);
     let is_it = context != 0 && (known ^ context) << (64 - SHIFT) == 0;
     let is_new = is_it && now.wrapping_sub(place.1.load(Relaxed)) < VALID_FOR;
-    if is_new { known } else { find(place, context, now, ask) }
+    if is_new { known } else { query_and_store_device(place, context, now, ask) }
 }
 
-/// Notes the context that is current in this thread; 0 for none.
+/// Stores the context that is current in this thread, for findings about later calls without a context. Does nothing
+/// if `context` is 0.
 pub fn note_current(context: u64) {
     if context == 0 {
         return;
     }
-    let epoch = epoch();
+    let epoch = recording_epoch();
     // SAFETY: only this thread and its signal handlers use the block.
     unsafe { (*thread()).context = (context, epoch) };
     // Written only if it changes: each write would evict the word from the caches of all other threads.
@@ -92,12 +99,12 @@ pub fn note_current(context: u64) {
 static CREATED: [(AtomicU64, AtomicU64); 64] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 64];
 static NEXT_CREATED: AtomicUsize = AtomicUsize::new(0);
 
-/// Notes a context that the process created on a device. `place` is the address to which the driver wrote the context.
-pub fn note_created(place: u64, device: i32) {
-    let Some(context) = copy_value(place as *const u64) else { return };
+/// Adds a context that the process created on a device to [`CREATED`]. `output` is the address to which the driver
+/// wrote the context.
+pub fn note_created(output: u64, device: i32) {
+    let Some(context) = copy_value(output as *const u64) else { return };
     forget_created(context);
-    let is_taken =
-        |(_, its): &&(AtomicU64, AtomicU64)| its.compare_exchange(0, TAKEN, AcqRel, Relaxed).is_ok();
+    let is_taken = |(_, its): &&(AtomicU64, AtomicU64)| its.compare_exchange(0, TAKEN, AcqRel, Relaxed).is_ok();
     let oldest = || {
         let oldest = &CREATED[NEXT_CREATED.fetch_add(1, Relaxed) % CREATED.len()];
         oldest.1.store(TAKEN, Release);
@@ -133,7 +140,7 @@ pub fn device_of_created(context: u64) -> Option<i32> {
     CREATED.iter().find_map(its)
 }
 
-/// Notes that the process ended a context.
+/// Adds a context that the process ended to [`ENDED`], and removes it from the other tables.
 pub fn note_ended(context: u64) {
     forget_created(context);
     ENDED[NEXT_ENDED.fetch_add(1, Relaxed) % ENDED.len()].store(context, Relaxed);
@@ -149,13 +156,13 @@ pub fn is_ended(context: u64) -> bool {
 }
 
 /// Returns the last context that was current in this thread; `None` if this thread had none.
-pub fn last_of_thread() -> Option<u64> {
+pub fn last_context_of_thread() -> Option<u64> {
     // SAFETY: only this thread and its signal handlers use the block.
     let (context, seen) = unsafe { (*thread()).context };
-    (context != 0 && seen == epoch()).then_some(context)
+    (context != 0 && seen == recording_epoch()).then_some(context)
 }
 
 /// Returns true if any thread of this process ever had a context.
-pub fn had_any() -> bool {
-    LAST_EPOCH.load(Relaxed) == epoch()
+pub fn has_had_context() -> bool {
+    LAST_EPOCH.load(Relaxed) == recording_epoch()
 }

@@ -5,7 +5,7 @@ use super::chunks::{self, Chunk};
 use super::{contexts, queries};
 use crate::sys::arch::thread;
 use crate::sys::clock;
-use crate::sys::every_call::epoch;
+use crate::sys::every_call::recording_epoch;
 use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64,
@@ -13,7 +13,7 @@ use core::sync::atomic::{
 };
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::counted::{ROW, ROWS, UNFOLLOWED, WORDS, live, of_key, of_live, row};
+use cupeer_spec::record::counted::{ROW, ROWS, UNFOLLOWED, WORDS, pack_live, parse_row_key, row, unpack_live};
 use cupeer_spec::record::slot::MOST_ARGS;
 
 /// The word of an allocation: the bits below, the allocation's row in the table, and its size in bytes in the highest bits.
@@ -30,13 +30,13 @@ pub mod known {
 
 /// Table of counts, in the mapped record; null if there is none.
 pub static TABLE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
-/// Epoch of the record that has the table; 0 if there is none.
+/// Epoch of the recording that contains the table; 0 if there is none.
 pub static EPOCH: AtomicU64 = AtomicU64::new(0);
 /// True once the process used memory of several devices.
 pub static HAS_SEVERAL: AtomicBool = AtomicBool::new(false);
-/// True if all rows are taken.
+/// True if no row is left for a further caller. Then the callers without a row share one row per device.
 pub static IS_FULL: AtomicBool = AtomicBool::new(false);
-/// True if there was no room to note an allocation whose call is in the record.
+/// True if no word could be stored for an allocation whose call is in the recording.
 pub static HAS_LOST: AtomicBool = AtomicBool::new(false);
 /// Time for which the driver's answer about a chunk is valid if the process uses several devices, in nanoseconds.
 const VALID_FOR: u64 = 100_000_000;
@@ -46,26 +46,26 @@ pub const SHARED_CELLS: usize = 1;
 
 /// Returns true if this process has a table, so that its allocations and frees are counted.
 #[inline(always)]
-pub fn is_on() -> bool {
+pub fn is_counting() -> bool {
     let own = EPOCH.load(Acquire);
-    own != 0 && own == epoch()
+    own != 0 && own == recording_epoch()
 }
 
-/// Returns the word of the table with an index. For use while [`is_on`] returns true.
+/// Returns the word of the table with an index. For use while [`is_counting`] returns true.
 #[inline(always)]
-pub fn word(index: usize) -> &'static AtomicU64 {
+pub fn table_word(index: usize) -> &'static AtomicU64 {
     debug_assert!(index < WORDS);
     // SAFETY: the table has that many words, is never unmapped, and is used only as atomics.
     unsafe { &*TABLE.load(Acquire).add(index) }
 }
 
 #[inline(always)]
-pub fn part(row: usize, part: usize) -> &'static AtomicU64 {
-    word(UNFOLLOWED + row * ROW + part)
+pub fn row_part(row: usize, part: usize) -> &'static AtomicU64 {
+    table_word(UNFOLLOWED + row * ROW + part)
 }
 
 /// Returns true if this thread forwards a call about an allocation whose own call is in the record.
-pub fn is_known_event() -> bool {
+pub fn is_about_recorded_memory() -> bool {
     // SAFETY: only this thread and its signal handlers use the block, and the word is read at once.
     unsafe { (*thread()).memory & known::EVENT != 0 }
 }
@@ -73,7 +73,7 @@ pub fn is_known_event() -> bool {
 /// Returns true if the device of a chunk is known, and the driver's answer is recent enough.
 #[inline(always)]
 pub fn has_known_device(chunk: &Chunk) -> bool {
-    let is_fresh = || clock::roughly().wrapping_sub(chunk.asked.load(Relaxed)) < VALID_FOR;
+    let is_fresh = || clock::roughly_now().wrapping_sub(chunk.queried_at.load(Relaxed)) < VALID_FOR;
     chunk.device.load(Relaxed) != 0 && (!HAS_SEVERAL.load(Relaxed) || is_fresh())
 }
 
@@ -101,7 +101,7 @@ pub fn rows_to_probe(key: u64) -> impl Iterator<Item = usize> {
 #[inline(always)]
 pub fn find(key: u64) -> Option<usize> {
     for row in rows_to_probe(key) {
-        match part(row, row::KEY).load(Acquire) {
+        match row_part(row, row::KEY).load(Acquire) {
             known if known == key => return Some(row),
             0 => return None,
             _ => {}
@@ -115,7 +115,7 @@ pub fn find(key: u64) -> Option<usize> {
 #[inline(always)]
 pub fn count_in(row: usize, cells: usize, chunk: &'static Chunk, address: u64, bytes: u64) -> bool {
     let Some(place) = chunk.word(address) else { return false };
-    part(row, row::LIVE).fetch_add(live(bytes, 1), Relaxed);
+    row_part(row, row::LIVE).fetch_add(pack_live(bytes, 1), Relaxed);
     let new = known::THERE | (row as u64) << known::ROW_SHIFT | bytes << known::SIZE_SHIFT;
     let old = place.load(Relaxed);
     place.store(new, Relaxed);
@@ -124,7 +124,7 @@ pub fn count_in(row: usize, cells: usize, chunk: &'static Chunk, address: u64, b
         subtract(old);
     }
     if cells == SHARED_CELLS {
-        part(row, row::MADE).fetch_add(1, Relaxed);
+        row_part(row, row::MADE).fetch_add(1, Relaxed);
     } else {
         // SAFETY: the thread's own array in the table, which is never unmapped; only this thread writes to it.
         let cell = unsafe { &*(cells as *const AtomicU64).add(row) };
@@ -133,22 +133,22 @@ pub fn count_in(row: usize, cells: usize, chunk: &'static Chunk, address: u64, b
     true
 }
 
-/// Returns the place of the word for an address, if the chunk of the address is known.
+/// Returns the word for an address, if the chunk of the address is known.
 #[inline(always)]
-fn place(address: u64) -> Option<&'static AtomicU64> {
+fn find_allocation_word(address: u64) -> Option<&'static AtomicU64> {
     chunks::find(address)?.word(address)
 }
 
 /// Returns the word of the allocation at an address; 0 if the allocation is not known.
 #[inline(always)]
 pub fn word_at(address: u64) -> u64 {
-    place(address).map_or(0, |word| word.load(Relaxed))
+    find_allocation_word(address).map_or(0, |word| word.load(Relaxed))
 }
 
 /// Forgets the allocation at an address, which is about to be freed. Returns the word of the allocation; 0 if it is not known.
 #[inline(always)]
-pub fn take(address: u64) -> u64 {
-    let Some(place) = place(address) else { return 0 };
+pub fn take_allocation(address: u64) -> u64 {
+    let Some(place) = find_allocation_word(address) else { return 0 };
     let known = place.load(Relaxed);
     if known != 0 {
         place.store(0, Relaxed);
@@ -162,26 +162,26 @@ pub fn take(address: u64) -> u64 {
 pub fn subtract(known: u64) {
     if known & (known::THERE | known::EVENT) == known::THERE {
         let row = (known >> known::ROW_SHIFT) as usize % ROWS;
-        let before = part(row, row::LIVE).fetch_sub(live(known >> known::SIZE_SHIFT, 1), Relaxed);
+        let before = row_part(row, row::LIVE).fetch_sub(pack_live(known >> known::SIZE_SHIFT, 1), Relaxed);
         // The peak was reached right before a free, or is the present count.
-        let (bytes, peak) = (of_live(before).0, part(row, row::PEAK));
+        let (bytes, peak) = (unpack_live(before).0, row_part(row, row::PEAK));
         if bytes > peak.load(Relaxed) {
             peak.fetch_max(bytes, Relaxed);
         }
     }
 }
 
-/// Restores an allocation that the driver could not free. `known` is the word that [`take`] returned.
+/// Restores an allocation that the driver could not free. `known` is the word that [`take_allocation`] returned.
 #[cold]
 #[inline(never)]
 pub fn put_back(address: u64, known: u64) {
-    if known == 0 || !is_on() {
+    if known == 0 || !is_counting() {
         return;
     }
-    if let Some(place) = place(address) {
+    if let Some(place) = find_allocation_word(address) {
         if known & known::EVENT == 0 {
             let row = (known >> known::ROW_SHIFT) as usize % ROWS;
-            part(row, row::LIVE).fetch_add(live(known >> known::SIZE_SHIFT, 1), Relaxed);
+            row_part(row, row::LIVE).fetch_add(pack_live(known >> known::SIZE_SHIFT, 1), Relaxed);
         }
         place.store(known, Relaxed);
     }
@@ -189,8 +189,8 @@ pub fn put_back(address: u64, known: u64) {
 
 /// Notes that an allocation was exported, so that its free matters to other processes.
 pub fn note_export(address: u64) {
-    if is_on()
-        && let Some(place) = place(address)
+    if is_counting()
+        && let Some(place) = find_allocation_word(address)
         && place.load(Relaxed) != 0
     {
         place.fetch_or(known::SHARED, Relaxed);
@@ -201,7 +201,8 @@ pub fn note_export(address: u64) {
 /// context reads this: UCX releases one per message.
 static PRIMARIES: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-/// Notes that counted memory on a device belongs to a context.
+/// Stores the primary context of a device with counted memory, so that a release that ends the context is known to end
+/// the memory.
 pub fn note_context(device: i32, context: u64) {
     if let Some(primary) = PRIMARIES.get(device as usize)
         && contexts::device_of_created(context).is_none()
@@ -210,11 +211,11 @@ pub fn note_context(device: i32, context: u64) {
     }
 }
 
-/// Returns the context with counted memory that a call is about to end; 0 if there is none. Makes no driver query, because a
-/// query could fail.
-pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
-    let Some(end) = id.spec().ends_context().filter(|_| is_on()) else { return 0 };
-    let named = queries::number(id, args, end.by);
+/// Returns the context with counted memory that a call is about to end; 0 if no such context is known. Makes no driver
+/// query, because a query could fail.
+pub fn counted_context_to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
+    let Some(end) = id.spec().ended_context().filter(|_| is_counting()) else { return 0 };
+    let named = queries::numeric_argument(id, args, end.by);
     if end.object != Object::Primary {
         return named;
     }
@@ -222,12 +223,12 @@ pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
 }
 
 /// Forgets the allocations of a context that ended: the driver has no memory at their addresses any more.
-pub fn context_ended(context: u64) {
-    if is_on() && context != 0 {
+pub fn forget_memory_of_context(context: u64) {
+    if is_counting() && context != 0 {
         PRIMARIES.iter().for_each(|primary| _ = primary.compare_exchange(context, 0, Relaxed, Relaxed));
         chunks::each(|chunk| {
             let was_its_own = chunk.context.load(Relaxed) == context;
-            let is_gone = |address| queries::memory_at(address).map_or(was_its_own, |range| range.is_none());
+            let is_gone = |address| queries::allocation_range_at(address).map_or(was_its_own, |range| range.is_none());
             chunk.take_chosen(is_gone, subtract);
             if was_its_own {
                 chunk.device.store(0, Relaxed);
@@ -237,11 +238,11 @@ pub fn context_ended(context: u64) {
 }
 
 /// Returns the total size in bytes and the number of the counted allocations that exist on a device.
-pub fn on_device(device: i32) -> (u64, u64) {
-    if !is_on() {
+pub fn sum_on_device(device: i32) -> (u64, u64) {
+    if !is_counting() {
         return (0, 0);
     }
-    let is_there = |row: &usize| of_key(part(*row, row::KEY).load(Relaxed)).1 == Some(device);
-    let all = (0..ROWS).filter(is_there).map(|row| of_live(part(row, row::LIVE).load(Relaxed)));
+    let is_there = |row: &usize| parse_row_key(row_part(*row, row::KEY).load(Relaxed)).1 == Some(device);
+    let all = (0..ROWS).filter(is_there).map(|row| unpack_live(row_part(row, row::LIVE).load(Relaxed)));
     all.fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1))
 }

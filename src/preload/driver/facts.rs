@@ -1,8 +1,8 @@
 //! Driver queries about a call that has returned, for its record.
 
 use super::queries::{
-    Allocation, allocation, changed_devices, context, device, device_of, device_of_allocation, has_ended,
-    number,
+    Allocation, allocation, changed_devices, context, device_of, device_of_allocation, device_of_current_context,
+    has_ended, numeric_argument,
 };
 use super::{contexts, model, queries};
 use cupeer_spec::effect::{End, Named, Object, Shared};
@@ -10,17 +10,17 @@ use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::slot::{MOST_ARGS, detail};
 use cupeer_spec::results::Result;
 
-/// Answers of the driver about the object of a call.
+/// Answers of the driver to the queries about a call that returned: see [`query_about_call`].
 #[derive(Clone, Copy, Default)]
 pub struct DriverFacts {
     /// Start address and size in bytes of the allocation, if the call succeeded.
     pub memory: Option<(u64, u64)>,
-    /// Context of the allocation, or else the current context.
+    /// Context of the allocation; if there is no allocation, the current context.
     pub context: u64,
-    /// Device of that context; -1 if it is not known.
+    /// Device of `context`; -1 if it is not known.
     pub device: i32,
     /// Device of an allocation that the call imported.
-    pub home: Option<i32>,
+    pub import_device: Option<i32>,
     /// Context that the call ended; 0 for none.
     pub ended: u64,
 }
@@ -30,7 +30,7 @@ pub type Note<'a> = &'a mut dyn FnMut(u8, &[u8]);
 
 /// Queries the driver about a call that returned, and gives the answers to `note`. `context` is the context that the call was to
 /// end, and `ended` is the context that the call ended; 0 for none.
-pub fn ask(
+pub fn query_about_call(
     id: FnId,
     args: &[u8; MOST_ARGS],
     result: i32,
@@ -54,13 +54,13 @@ pub fn ask(
             Result::TOO_MANY_PEERS,
         ];
         let is_context = WITH_CONTEXT.iter().any(|known| *known as i32 == result);
-        let peer = if is_context { device_of(number(id, args, by)) } else { -1 };
-        devices(note, peer, result, &mut about);
-    } else if let Some(end) = function.ends_context() {
+        let peer = if is_context { device_of(numeric_argument(id, args, by)) } else { -1 };
+        query_device_and_context(note, peer, result, &mut about);
+    } else if let Some(end) = function.ended_context() {
         about.ended = ended;
-        note_ended(end, number(id, args, end.by), result, (context, ended), note);
-    } else if function.records().is_some() || function.allocates().is_some() {
-        devices(note, -1, result, &mut about);
+        note_ended(end, numeric_argument(id, args, end.by), result, (context, ended), note);
+    } else if function.records().is_some() || function.allocated_memory().is_some() {
+        query_device_and_context(note, -1, result, &mut about);
     } else if function.closes().is_some() && result == Result::INVALID_CONTEXT as i32 {
         about.context = queries::context();
         note(detail::CONTEXT, &about.context.to_le_bytes());
@@ -79,11 +79,11 @@ fn ask_about_shared(
 ) {
     // An event has no allocation, so it is not queried: a query that fails would appear in the driver's log.
     let has_allocation = result == 0 && object.is_memory();
-    let allocation = if has_allocation { allocation(number(id, args, by)) } else { None };
+    let allocation = if has_allocation { allocation(numeric_argument(id, args, by)) } else { None };
     if let Some(Allocation { range: (base, size), .. }) = allocation {
         note(detail::MEMORY, [base, size].map(u64::to_le_bytes).as_flattened());
     }
-    devices(note, -1, result, about);
+    query_device_and_context(note, -1, result, about);
     if result != 0 {
         return;
     }
@@ -95,14 +95,14 @@ fn ask_about_shared(
     let mut note_owner = |owner: [u64; 2]| note(detail::OWNER, owner.map(u64::to_le_bytes).as_flattened());
     // The object need not be on the device of the current context.
     let home = match object {
-        Object::Pool if is_export => model::pool(number(id, args, by)).and_then(|pool| pool.device),
-        Object::Allocation => device_of_allocation(number(id, args, by)),
+        Object::Pool if is_export => model::pool(numeric_argument(id, args, by)).and_then(|pool| pool.device),
+        Object::Allocation => device_of_allocation(numeric_argument(id, args, by)),
         _ => None,
     };
     match home.filter(|device| *device >= 0) {
         Some(device) if is_export => about.device = device,
         Some(device) => {
-            about.home = Some(device);
+            about.import_device = Some(device);
             note_owner([0, device as u64]);
         }
         None => {}
@@ -113,7 +113,8 @@ fn ask_about_shared(
     }
 }
 
-/// Notes the end of a context. `named` is the argument that names the context or its device.
+/// Adds the end of a context to the contexts that ended, and to the details of its call. `named` is the argument that
+/// names the context or its device.
 fn note_ended(end: End, named: u64, result: i32, (context, ended): (u64, u64), note: Note) {
     // A context that is destroyed by its handle ended, even if nothing is known about it.
     let is_destroyed = result == 0 && end.object == Object::Context && !end.is_counted;
@@ -121,7 +122,8 @@ fn note_ended(end: End, named: u64, result: i32, (context, ended): (u64, u64), n
     if gone != 0 {
         contexts::note_ended(gone);
     }
-    // In a recording, this detail of a release says that the release was the last one.
+    // A reader takes this detail of a successful release to mean that the release was the last one. For a failed release, it
+    // only names the device.
     if end.object == Object::Primary && (result != 0 || ended != 0) {
         note(detail::DEVICES, [named as i32, -1].map(i32::to_le_bytes).as_flattened());
     }
@@ -131,9 +133,9 @@ fn note_ended(end: End, named: u64, result: i32, (context, ended): (u64, u64), n
 }
 
 /// Returns the context that a call ended; 0 for none. `context` is the context that the call was to end; 0 if it is not known.
-pub fn ended(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64) -> u64 {
-    let Some(end) = id.spec().ends_context() else { return 0 };
-    let device = number(id, args, end.by) as i32;
+pub fn find_ended_context(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64) -> u64 {
+    let Some(end) = id.spec().ended_context() else { return 0 };
+    let device = numeric_argument(id, args, end.by) as i32;
     if end.object == Object::Primary && context == 0 {
         contexts::forget_primary(device);
     }
@@ -142,9 +144,9 @@ pub fn ended(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64) -> u64
     if is_gone { context } else { 0 }
 }
 
-fn devices(note: Note, peer: i32, result: i32, about: &mut DriverFacts) {
+fn query_device_and_context(note: Note, peer: i32, result: i32, about: &mut DriverFacts) {
     // A context that ended allows no queries.
-    about.device = if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device() };
+    about.device = if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device_of_current_context() };
     about.context = context();
     if result != Result::CONTEXT_IS_DESTROYED as i32 {
         contexts::note_current(about.context);

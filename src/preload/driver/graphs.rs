@@ -3,8 +3,8 @@
 //!
 //! The driver is queried only about a graph that it just accepted, or refused as it refuses memory that is gone, and about the nodes that
 //! it returned. A graph belongs to one thread at a time, as cuda.h demands, so no other thread changes it. No lock is held during a query.
-//! A graph is forgotten before its handle can mean another one. A call that failed changes nothing here: [`each_refused`] reads the
-//! memory that the graph would have used.
+//! A graph is forgotten before its handle can mean another one. A call that failed changes nothing here:
+//! [`each_use_of_refused_graph`] reads the memory that the graph would have used.
 //!
 //! Each launch of a process in which shared memory ended looks up its graph here. So readers take no lock and write nothing. The addresses
 //! are in a ring, which drops the oldest ones: each has the number of its graph, by which a reader recognizes it.
@@ -27,16 +27,17 @@ use cupeer_spec::abi::{CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D_v2, CUDA_MEMSET_NO
 use cupeer_spec::effect::{Altered, Effect, End, NodeKind};
 use cupeer_spec::function::{Direction, FnId, MOST_ARGUMENTS};
 use node::GraphNode;
-use shared::Shared;
+use shared::SharedUse;
 use walk::{each_of_node, walk};
 
-/// Maximum number of executable graphs that are known at once.
+/// Number of entries for executable graphs. A graph for which no entry is free is not known.
 const MOST: usize = 1 << 12;
-/// Maximum number of uses of memory that the ring keeps, of all graphs together.
+/// Number of uses of memory that the ring keeps, of all graphs together: the newest ones.
 const MOST_USES: usize = 1 << 15;
-/// Maximum number of nodes of a graph that are read, including those of its child graphs.
+/// Number of nodes, including those of child graphs, from which on a graph counts as not completely read.
 const MOST_NODES: usize = 4096;
-/// Number of launches with memory that is gone after which a graph is no longer examined: everything is reported.
+/// Number of launches with memory that is gone after which a graph is no longer examined, because its findings were
+/// reported often enough.
 const MOST_FOUND: u32 = 4;
 /// Placeholder for the handle of a node, if the handle by which calls name the node is not known.
 const UNNAMED: u64 = 0;
@@ -46,19 +47,19 @@ const LEAST_ADDRESS: u64 = 1 << 21;
 /// Words of the arguments of a call.
 type Words = [u64; MOST_ARGUMENTS];
 
-/// Known executable graph.
+/// Executable graph whose nodes were read.
 struct KnownGraph {
     /// Number of the graph, which is never reused.
     number: AtomicU64,
     /// Position of the first use of the graph, in the sequence of all uses ever put into the ring.
     first: AtomicU64,
-    /// Position behind the last use of the graph.
+    /// Position after the last use of the graph, in the same sequence.
     end: AtomicU64,
     /// Last version of the ranges that are gone for which the graph was found to use none of them.
     clean: AtomicU64,
     /// Number of times that the graph was found to use memory that is gone.
     found: AtomicU32,
-    shared: Shared,
+    shared: SharedUse,
 }
 
 impl Blank for KnownGraph {
@@ -69,7 +70,7 @@ impl Blank for KnownGraph {
         end: AtomicU64::new(0),
         clean: AtomicU64::new(0),
         found: AtomicU32::new(0),
-        shared: Shared::NEW,
+        shared: SharedUse::NEW,
     };
 }
 
@@ -78,7 +79,7 @@ static GRAPHS: Handles<KnownGraph, MOST> = Handles::new();
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Use of memory by a node, as an entry of the ring.
-struct KeptUse {
+struct RingUse {
     /// Number of the graph that the use belongs to; 0 while the entry is written, or if it is empty.
     number: AtomicU64,
     /// Handle of the node, or [`UNNAMED`].
@@ -86,14 +87,14 @@ struct KeptUse {
     address: AtomicU64,
     /// Number of used bytes; for a parameter of a kernel, the handle of the kernel.
     bytes: AtomicU64,
-    /// Label of the node and part of the use, packed: see [`Label`] and [`Part`].
+    /// Label of the node and part of the use, packed: see [`NodeLabel`] and [`AddressRole`].
     about: AtomicU64,
     /// Value that a memset writes, plus one; 0 for all other uses.
     value: AtomicU64,
 }
 
-static RING: [KeptUse; MOST_USES] = [const {
-    KeptUse {
+static RING: [RingUse; MOST_USES] = [const {
+    RingUse {
         number: AtomicU64::new(0),
         node: AtomicU64::new(0),
         address: AtomicU64::new(0),
@@ -108,14 +109,14 @@ static USES_PUT: AtomicU64 = AtomicU64::new(0);
 /// Name of a node: the index of the node in its graph, if that is known, and the index of the outer node whose child graph
 /// contains the node.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Label {
+pub struct NodeLabel {
     pub index: Option<u32>,
     pub within: Option<u32>,
 }
 
-/// Role of a used address in its node.
+/// Role of a used address in its node: destination, source, or kernel parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum AddressRole {
     CopyTo,
     CopyFrom,
     Fill,
@@ -123,11 +124,11 @@ pub enum Part {
     Parameter(u32),
 }
 
-/// Memory that a node uses.
+/// Use of memory by a node of a graph: a range, or a kernel parameter that may be an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeUse {
-    pub label: Label,
-    pub part: Part,
+    pub label: NodeLabel,
+    pub part: AddressRole,
     pub address: u64,
     pub bytes: u64,
     /// Handle of the kernel; 0 for a copy or a memset.
@@ -143,29 +144,29 @@ pub struct NodeUse {
 impl NodeUse {
     /// Returns the label and the part of the use, packed: the two numbers of the label (16 bits each, plus one) above the part
     /// and the index of a parameter, or two flags for all other parts.
-    fn about(&self) -> u64 {
+    fn pack_label_and_role(&self) -> u64 {
         let flags = u64::from(self.is_exact) | u64::from(self.may_be_host) << 1;
         let (part, index) = match self.part {
-            Part::CopyTo => (0, flags),
-            Part::CopyFrom => (1, flags),
-            Part::Fill => (2, flags),
-            Part::Parameter(index) => (3, u64::from(index)),
+            AddressRole::CopyTo => (0, flags),
+            AddressRole::CopyFrom => (1, flags),
+            AddressRole::Fill => (2, flags),
+            AddressRole::Parameter(index) => (3, u64::from(index)),
         };
-        let [within, node] = [self.label.within, self.label.index]
-            .map(|number| number.map_or(0, |number| u64::from(number) + 1));
+        let [within, node] =
+            [self.label.within, self.label.index].map(|number| number.map_or(0, |number| u64::from(number) + 1));
         within << 48 | node << 32 | index << 2 | part
     }
 
-    fn new(about: u64, address: u64, bytes: u64, value: u64) -> NodeUse {
+    fn from_packed(about: u64, address: u64, bytes: u64, value: u64) -> NodeUse {
         let part = match about & 3 {
-            0 => Part::CopyTo,
-            1 => Part::CopyFrom,
-            2 => Part::Fill,
-            _ => Part::Parameter((about as u32) >> 2),
+            0 => AddressRole::CopyTo,
+            1 => AddressRole::CopyFrom,
+            2 => AddressRole::Fill,
+            _ => AddressRole::Parameter((about as u32) >> 2),
         };
-        let is_parameter = matches!(part, Part::Parameter(_));
+        let is_parameter = matches!(part, AddressRole::Parameter(_));
         NodeUse {
-            label: Label {
+            label: NodeLabel {
                 index: ((about >> 32) as u32 & 0xffff).checked_sub(1),
                 within: ((about >> 48) as u32).checked_sub(1),
             },
@@ -180,11 +181,11 @@ impl NodeUse {
     }
 }
 
-impl KeptUse {
+impl RingUse {
     fn read(&self) -> NodeUse {
         let [about, address, bytes, value] =
             [&self.about, &self.address, &self.bytes, &self.value].map(|word| word.load(Relaxed));
-        NodeUse::new(about, address, bytes, value)
+        NodeUse::from_packed(about, address, bytes, value)
     }
 }
 
@@ -196,23 +197,24 @@ pub fn is_to_examine(handle: u64, version: u64) -> bool {
         .is_some_and(|place| place.clean.load(Relaxed) != version && place.found.load(Relaxed) < MOST_FOUND)
 }
 
-/// Notes that the nodes of an executable graph use no memory that is gone in this version.
-pub fn note_clean(handle: u64, version: u64) {
+/// Stores that the nodes of an executable graph use no memory that was gone at this version of the ranges that are
+/// gone.
+pub fn note_uses_no_gone_memory(handle: u64, version: u64) {
     GRAPHS.find(handle).into_iter().for_each(|place| place.clean.store(version, Relaxed));
 }
 
-/// Notes that an executable graph was found to use memory that is gone.
-pub fn note_found(handle: u64) {
+/// Counts that an executable graph was found to use memory that is gone.
+pub fn note_uses_gone_memory(handle: u64) {
     if let Some(place) = GRAPHS.find(handle) {
         place.found.fetch_add(1, Relaxed);
     }
 }
 
-/// Hands over the memory that the nodes of an executable graph use.
+/// Calls `work` with each use of memory by the nodes of an executable graph.
 pub fn each_use(handle: u64, work: &mut dyn FnMut(&NodeUse)) {
     let Some(place) = GRAPHS.find(handle) else { return };
     let number = place.number.load(Acquire);
-    each_kept(place, number, &mut |_, kept| {
+    each_use_in_ring(place, number, &mut |_, kept| {
         let it = kept.read();
         // If the entry was overwritten since, it belongs to another graph.
         fence(Acquire);
@@ -222,9 +224,10 @@ pub fn each_use(handle: u64, work: &mut dyn FnMut(&NodeUse)) {
     });
 }
 
-/// Hands over the uses of a graph in the ring, each with its position in the sequence.
-fn each_kept(place: &KnownGraph, number: u64, work: &mut dyn FnMut(u64, &KeptUse)) {
-    for at in place.first.load(Relaxed).max(oldest())..place.end.load(Relaxed) {
+/// Calls `work` with each use of a graph that is still in the ring, and the position of the use in the sequence of all
+/// uses.
+fn each_use_in_ring(place: &KnownGraph, number: u64, work: &mut dyn FnMut(u64, &RingUse)) {
+    for at in place.first.load(Relaxed).max(oldest_position())..place.end.load(Relaxed) {
         let kept = kept_at(at);
         if kept.number.load(Acquire) == number {
             work(at, kept);
@@ -233,44 +236,45 @@ fn each_kept(place: &KnownGraph, number: u64, work: &mut dyn FnMut(u64, &KeptUse
 }
 
 /// Returns the position of the oldest use that is still in the ring.
-fn oldest() -> u64 {
+fn oldest_position() -> u64 {
     USES_PUT.load(Relaxed).saturating_sub(MOST_USES as u64)
 }
 
-fn kept_at(position: u64) -> &'static KeptUse {
+fn kept_at(position: u64) -> &'static RingUse {
     &RING[position as usize % MOST_USES]
 }
 
-/// The uses that an executable graph had before an update, to find its nodes again: calls name them by the nodes of the graph that it was
-/// created from, and not by those of the graph that it is updated to.
+/// The uses of memory that an executable graph had before an update. They lead from a label to the handle of a node:
+/// calls name a node by its handle in the graph that the executable graph was created from, not in the graph that it
+/// is updated to.
 struct PreviousUses {
     number: u64,
     first: u64,
     end: u64,
-    /// Position of the last node that was found. The nodes of both graphs have the same order.
-    at: u64,
+    /// Position, in the sequence of all uses, where the last search found its node. The next search starts here,
+    /// because the graph before and the graph after the update list their nodes in the same order.
+    position: u64,
 }
 
 impl PreviousUses {
     fn new(handle: u64) -> Option<PreviousUses> {
         let place = GRAPHS.find(handle)?;
-        let (number, first, end) =
-            (place.number.load(Relaxed), place.first.load(Relaxed), place.end.load(Relaxed));
-        Some(PreviousUses { number, first, end, at: first })
+        let (number, first, end) = (place.number.load(Relaxed), place.first.load(Relaxed), place.end.load(Relaxed));
+        Some(PreviousUses { number, first, end, position: first })
     }
 
     /// Returns the handle of the node with a label; `None` if no use of the node is in the ring.
-    fn node(&mut self, label: Label) -> Option<u64> {
-        let (first, at) = (self.first.max(oldest()), self.at.max(oldest()));
-        self.at = (at..self.end).chain(first..at).find(|at| {
+    fn find_node(&mut self, label: NodeLabel) -> Option<u64> {
+        let (first, at) = (self.first.max(oldest_position()), self.position.max(oldest_position()));
+        self.position = (at..self.end).chain(first..at).find(|at| {
             let kept = kept_at(*at);
             kept.number.load(Acquire) == self.number && kept.read().label == label
         })?;
-        Some(kept_at(self.at).node.load(Relaxed))
+        Some(kept_at(self.position).node.load(Relaxed))
     }
 }
 
-/// Notes an executable graph, whose uses are in the ring from `first` to before `end`.
+/// Stores an executable graph, whose uses of memory are in the ring from `first` to before `end`.
 fn note(handle: u64, number: u64, (first, end): (u64, u64), kinds: u32) {
     GRAPHS.note(handle, |place| {
         place.number.store(number, Relaxed);
@@ -290,7 +294,7 @@ fn put(number: u64, node: u64, it: &NodeUse) {
     kept.node.store(node, Relaxed);
     kept.address.store(it.address, Relaxed);
     kept.bytes.store(if it.kernel == 0 { it.bytes } else { it.kernel }, Relaxed);
-    kept.about.store(it.about(), Relaxed);
+    kept.about.store(it.pack_label_and_role(), Relaxed);
     kept.value.store(it.value.map_or(0, |value| u64::from(value) + 1), Relaxed);
     kept.number.store(number, Release);
 }
@@ -301,13 +305,11 @@ pub fn has_any() -> bool {
 }
 
 /// Forgets the executable graphs that a call is about to end. For use in `guarded`.
-pub fn before(id: FnId, words: &Words) {
+pub fn forget_before_call(id: FnId, words: &Words) {
     for effect in id.spec().effects() {
         match *effect {
             Effect::Discards(exec) => GRAPHS.forget(words[exec]),
-            Effect::Ends(End { object, is_counted: false, .. }) if object.is_context() => {
-                GRAPHS.forget_all(|_| true)
-            }
+            Effect::Ends(End { object, is_counted: false, .. }) if object.is_context() => GRAPHS.forget_all(|_| true),
             _ => {}
         }
     }
@@ -315,7 +317,7 @@ pub fn before(id: FnId, words: &Words) {
 
 /// Reads the nodes of the graph that a call created or changed, and hands over the ranges that the graph allocates when it runs.
 /// Returns the handle of the graph. For use in `guarded`.
-pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Option<u64> {
+pub fn read_after_call(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Option<u64> {
     match *id.spec().effects().first()? {
         Effect::Instantiates(exec, graph) => {
             let named = words[exec];
@@ -333,11 +335,11 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
             GRAPHS.forget(handle);
             let mut original = |label, node| match &mut before {
                 _ if !is_update => node,
-                Some(before) => before.node(label).unwrap_or(UNNAMED),
+                Some(before) => before.find_node(label).unwrap_or(UNNAMED),
                 None => UNNAMED,
             };
             let mut kinds = 0;
-            let is_whole = queries::relaxed(|| {
+            let is_whole = queries::run_in_relaxed_mode(|| {
                 walk(words[graph], &mut |_, node, label, it| {
                     kinds |= shared::kind_of(it);
                     match it {
@@ -364,7 +366,7 @@ fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Op
     let (place, node, parameters) = (GRAPHS.find(words[exec])?, words[node], words[parameters]);
     let number = place.number.load(Relaxed);
     let (mut is_known, mut is_any_unnamed) = (false, false);
-    each_kept(place, number, &mut |_, kept| {
+    each_use_in_ring(place, number, &mut |_, kept| {
         let its = kept.node.load(Relaxed);
         is_known |= its == node;
         is_any_unnamed |= its == UNNAMED;
@@ -375,8 +377,8 @@ fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Op
         return None;
     }
     let forget = |is_it: &dyn Fn(u64) -> bool| {
-        let mut label = Label::default();
-        each_kept(place, number, &mut |_, kept| {
+        let mut label = NodeLabel::default();
+        each_use_in_ring(place, number, &mut |_, kept| {
             if is_it(kept.node.load(Relaxed)) {
                 label = kept.read().label;
                 kept.number.store(0, Release);
@@ -385,10 +387,10 @@ fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Op
         label
     };
     let kinds = if kind == NodeKind::Child {
-        queries::relaxed(|| alter_child(node, parameters, number, &forget))
+        queries::run_in_relaxed_mode(|| alter_child(node, parameters, number, &forget))
     } else {
         let label = forget(&|kept| kept == node);
-        let it = given_work(kind, parameters);
+        let it = read_given_work(kind, parameters);
         it.iter().for_each(|it| each_of_node(it, label, &mut |it| put(number, node, it)));
         it.as_ref().map(shared::kind_of)
     };
@@ -400,13 +402,13 @@ fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Op
 }
 
 /// Function that forgets the nodes of a graph whose handles meet a condition, and returns the label of the last of these nodes.
-type Forget<'a> = dyn Fn(&dyn Fn(u64) -> bool) -> Label + 'a;
+type Forget<'a> = dyn Fn(&dyn Fn(u64) -> bool) -> NodeLabel + 'a;
 
 /// Replaces the recorded nodes of a child graph by the nodes of another graph. Calls continue to name each node by the handle of
 /// the previous node. Returns the kinds of the new nodes.
 fn alter_child(node: u64, graph: u64, number: u64, forget: &Forget) -> Option<u32> {
-    let GraphNode::Graph(before) = node::graph_node(node) else { return None };
-    let mut nodes = walk::take()?;
+    let GraphNode::Graph(before) = node::query_node_work(node) else { return None };
+    let mut nodes = walk::take_buffer()?;
     let handles = &mut nodes.handles;
     let mut count = 0;
     walk(before, &mut |at, handle, _, _| {
@@ -414,31 +416,30 @@ fn alter_child(node: u64, graph: u64, number: u64, forget: &Forget) -> Option<u3
         count = at + 1;
     })?;
     let handles = &handles[..count];
-    let Label { within, .. } = forget(&|kept| handles.contains(&kept));
+    let NodeLabel { within, .. } = forget(&|kept| handles.contains(&kept));
     let mut kinds = 0;
-    let is_whole = walk(graph, &mut |at, handle, Label { index, .. }, it| {
+    let is_whole = walk(graph, &mut |at, handle, NodeLabel { index, .. }, it| {
         let handle = handles.get(at).copied().unwrap_or(handle);
         kinds |= shared::kind_of(it);
-        each_of_node(it, Label { index, within }, &mut |it| put(number, handle, it));
+        each_of_node(it, NodeLabel { index, within }, &mut |it| put(number, handle, it));
     })?;
     is_whole.then_some(kinds)
 }
 
 /// Returns the work that a call gave to a node, or tried to give to it. `None` if the parameters cannot be read.
-fn given_work(kind: NodeKind, parameters: u64) -> Option<GraphNode> {
+fn read_given_work(kind: NodeKind, parameters: u64) -> Option<GraphNode> {
     /// Copies at most `bytes` bytes of a structure from the program's memory. The other bytes are zero.
-    fn copied<T: Plain>(at: u64, bytes: usize) -> Option<T> {
+    fn copy_structure<T: Plain>(at: u64, bytes: usize) -> Option<T> {
         let mut place = MaybeUninit::<T>::zeroed();
         // SAFETY: the bytes are those of the place, which are initialized.
-        let copy =
-            unsafe { core::slice::from_raw_parts_mut(place.as_mut_ptr().cast(), bytes.min(size_of::<T>())) };
+        let copy = unsafe { core::slice::from_raw_parts_mut(place.as_mut_ptr().cast(), bytes.min(size_of::<T>())) };
         let wanted = copy.len();
         // SAFETY: any bytes are a value of a plain structure.
         (program_memory::copy(at as usize, copy) == wanted).then(|| unsafe { place.assume_init() })
     }
     let (kind, at, before_copy) = match kind {
         // The structure begins with the type and three numbers. For a copy, flags and the context follow before its parameters.
-        NodeKind::Any => match CUgraphNodeType(copied::<i32>(parameters, 4)?) {
+        NodeKind::Any => match CUgraphNodeType(copy_structure::<i32>(parameters, 4)?) {
             CUgraphNodeType::KERNEL => (NodeKind::Kernel, parameters + 16, 0),
             CUgraphNodeType::MEMCPY => (NodeKind::Copy, parameters + 16, 16),
             CUgraphNodeType::MEMSET => (NodeKind::Fill, parameters + 16, 0),
@@ -447,10 +448,10 @@ fn given_work(kind: NodeKind, parameters: u64) -> Option<GraphNode> {
         kind => (kind, parameters, 0),
     };
     match kind {
-        NodeKind::Copy => copied(at + before_copy, usize::MAX).map(GraphNode::Copy),
-        NodeKind::Fill => copied(at, usize::MAX).map(GraphNode::Fill),
+        NodeKind::Copy => copy_structure(at + before_copy, usize::MAX).map(GraphNode::Copy),
+        NodeKind::Fill => copy_structure(at, usize::MAX).map(GraphNode::Fill),
         // In drivers before CUDA 12, the structure ends here.
-        NodeKind::Kernel => copied(at, offset_of!(CUDA_KERNEL_NODE_PARAMS, kern)).map(GraphNode::Kernel),
+        NodeKind::Kernel => copy_structure(at, offset_of!(CUDA_KERNEL_NODE_PARAMS, kern)).map(GraphNode::Kernel),
         NodeKind::Any | NodeKind::Child => None,
     }
 }
@@ -471,7 +472,7 @@ unsafe impl Plain for CUDA_MEMSET_NODE_PARAMS {}
 unsafe impl Plain for CUDA_KERNEL_NODE_PARAMS {}
 
 /// Hands over the memory that copies and memsets would have used in a graph that a call failed to create, change, or launch.
-pub fn each_refused(id: FnId, word: impl Fn(usize) -> u64, work: &mut dyn FnMut(&NodeUse)) {
+pub fn each_use_of_refused_graph(id: FnId, word: impl Fn(usize) -> u64, work: &mut dyn FnMut(&NodeUse)) {
     let Some(effect) = id.spec().effects().first() else { return };
     match *effect {
         Effect::Instantiates(_, graph) => walk_refused(word(graph), work),
@@ -479,15 +480,15 @@ pub fn each_refused(id: FnId, word: impl Fn(usize) -> u64, work: &mut dyn FnMut(
             walk_refused(word(parameters), work);
         }
         Effect::Alters(Altered { kind, exec, node, parameters }) => {
-            let mut label = Label::default();
+            let mut label = NodeLabel::default();
             if let Some(place) = GRAPHS.find(word(exec)) {
-                each_kept(place, place.number.load(Acquire), &mut |_, kept| {
+                each_use_in_ring(place, place.number.load(Acquire), &mut |_, kept| {
                     if kept.node.load(Relaxed) == word(node) {
                         label = kept.read().label;
                     }
                 });
             }
-            if let Some(it @ (GraphNode::Copy(_) | GraphNode::Fill(_))) = given_work(kind, word(parameters)) {
+            if let Some(it @ (GraphNode::Copy(_) | GraphNode::Fill(_))) = read_given_work(kind, word(parameters)) {
                 each_of_node(&it, label, work);
             }
         }
@@ -500,7 +501,7 @@ pub fn each_refused(id: FnId, word: impl Fn(usize) -> u64, work: &mut dyn FnMut(
 /// nothing unless memory is mapped there: the driver would read that memory.
 fn walk_refused(graph: u64, work: &mut dyn FnMut(&NodeUse)) {
     if is_handle(graph) && program_memory::is_mapped(graph) {
-        queries::relaxed(|| {
+        queries::run_in_relaxed_mode(|| {
             walk(graph, &mut |_, _, label, it| match it {
                 GraphNode::Copy(_) | GraphNode::Fill(_) => each_of_node(it, label, work),
                 _ => {}

@@ -18,23 +18,24 @@ use core::sync::atomic::{
 use cupeer_spec::effect::{Code, Effect, End, Launchable, LookedUp, Object};
 use cupeer_spec::function::{FnId, MOST_ARGUMENTS};
 
-/// Maximum number of handles that are known at once.
+/// Number of entries for handles. A handle for which no entry is free is not known.
 const MOST: usize = 1 << 14;
 /// Number of words for all kernels together: one word for each parameter, and one more for each kernel.
 const MOST_PARAMETERS: usize = 1 << 16;
-/// Maximum number of parameters of one kernel that are known.
+/// Number of parameters of a kernel that are read: the first ones.
 const MOST_PER_KERNEL: usize = 256;
-/// Number of launches with an address in memory that is gone after which a kernel is no longer examined: it does not use the address, or
-/// everything is reported, and the examination of each launch takes microseconds.
+/// Number of launches with an address in memory that is gone after which a kernel is no longer examined: either the
+/// kernel does not use the address, or its findings were reported often enough, and the examination of each launch
+/// takes microseconds.
 const MOST_FOUND: u32 = 100;
 
 /// Words of the arguments of a call.
 type Words = [u64; MOST_ARGUMENTS];
 
-/// Known handle of a kernel.
+/// Handle of a kernel that a call returned to the program.
 struct KnownHandle {
     /// Handle of the module, library, or kernel from which the program got the handle.
-    of: AtomicU64,
+    source: AtomicU64,
     /// Kind of the handle and location of its parameters. The lowest bit is set for a `CUkernel`. The other bits are the index of
     /// the parameters in [`PARAMETERS`], plus one; 0 if they were not queried yet, and [`UNKNOWN`] if there is no room for them.
     about: AtomicU64,
@@ -45,7 +46,7 @@ struct KnownHandle {
 impl Blank for KnownHandle {
     #[allow(clippy::declare_interior_mutable_const, reason = "each use makes another one")]
     const BLANK: KnownHandle =
-        KnownHandle { of: AtomicU64::new(0), about: AtomicU64::new(0), found: AtomicU32::new(0) };
+        KnownHandle { source: AtomicU64::new(0), about: AtomicU64::new(0), found: AtomicU32::new(0) };
 }
 
 const UNKNOWN: u64 = u64::MAX >> 1;
@@ -74,7 +75,7 @@ pub fn has_any() -> bool {
 }
 
 /// Returns the kind of a handle, if cupeer saw the call that returned it.
-pub fn kind(handle: u64) -> Option<Launchable> {
+pub fn kind_of_handle(handle: u64) -> Option<Launchable> {
     HANDLES.find(handle).map(|place| kind_of(place.about.load(Acquire)))
 }
 
@@ -92,9 +93,9 @@ pub fn parameters(handle: u64) -> Option<&'static [AtomicU32]> {
     PARAMETERS.get(at + 1..at + 1 + count)
 }
 
-/// Notes that a launch of a kernel passes an address in memory that is gone. Returns false if such launches were reported often
-/// enough.
-pub fn note_found(handle: u64) -> bool {
+/// Counts a launch of a kernel that passes an address in memory that is gone. Returns false if such launches were
+/// reported often enough.
+pub fn note_launch_with_gone_memory(handle: u64) -> bool {
     let Some(place) = HANDLES.find(handle) else { return false };
     let is_new = place.found.fetch_add(1, Relaxed) < MOST_FOUND;
     if !is_new {
@@ -109,7 +110,7 @@ pub fn note_found(handle: u64) -> bool {
 fn query(place: &KnownHandle, handle: u64, before: u64) -> Option<u64> {
     let mut words = [0; MOST_PER_KERNEL];
     let mut count = None;
-    guarded(|| count = queries::relaxed(|| read(handle, kind_of(before), &mut words)));
+    guarded(|| count = queries::run_in_relaxed_mode(|| read(handle, kind_of(before), &mut words)));
     let words = &words[..count?];
     let at = WORDS_TAKEN.fetch_add(words.len() + 1, Relaxed);
     let position = match PARAMETERS.get(at..=at + words.len()) {
@@ -144,7 +145,7 @@ fn read(handle: u64, kind: Launchable, words: &mut [u32; MOST_PER_KERNEL]) -> Op
 
 fn note(handle: u64, kind: Launchable, of: u64) {
     HANDLES.note(handle, |place| {
-        place.of.store(of, Relaxed);
+        place.source.store(of, Relaxed);
         place.found.store(0, Relaxed);
         place.about.store(u64::from(kind == Launchable::Kernel), Release);
     });
@@ -152,11 +153,11 @@ fn note(handle: u64, kind: Launchable, of: u64) {
 
 /// Forgets the handles for which `is_over` returns true. It gets the kind and the origin of a handle.
 fn forget(is_over: impl Fn(Launchable, u64) -> bool) {
-    HANDLES.forget_all(|place| is_over(kind_of(place.about.load(Relaxed)), place.of.load(Relaxed)));
+    HANDLES.forget_all(|place| is_over(kind_of(place.about.load(Relaxed)), place.source.load(Relaxed)));
 }
 
 /// Forgets the kernel handles that a call is about to end. For use in `guarded`.
-pub fn before(id: FnId, words: &Words) {
+pub fn forget_before_call(id: FnId, words: &Words) {
     for effect in id.spec().effects() {
         match *effect {
             Effect::Unloads(Code::Module, by) => forget(|_, of| of == words[by]),
@@ -164,19 +165,19 @@ pub fn before(id: FnId, words: &Words) {
             Effect::Unloads(Code::Library, by) => {
                 forget(|kind, of| kind == Launchable::Function || of == words[by]);
             }
-            Effect::Ends(End { object, is_counted: false, .. }) if object.is_context() => end_functions(),
+            Effect::Ends(End { object, is_counted: false, .. }) if object.is_context() => forget_functions(),
             _ => {}
         }
     }
 }
 
-/// Notes the kernel handles that a call returned, and forgets those that the call ended. If a fault plan names the function,
-/// notes nothing: the plan may have replaced the result of the driver. For use in `guarded`.
-pub fn after(id: FnId, words: &Words, is_planned: bool) {
+/// Stores the kernel handles that a call returned, and forgets those that the call ended. If a fault plan names the
+/// function, stores nothing: the plan may have replaced the result of the driver. For use in `guarded`.
+pub fn note_after_call(id: FnId, words: &Words, is_planned: bool) {
     for effect in id.spec().effects() {
         match *effect {
-            Effect::Finds(found) if !is_planned => found_by(found, words),
-            Effect::Ends(end) if has_any() && released_last(end, words) => end_functions(),
+            Effect::Finds(found) if !is_planned => note_looked_up(found, words),
+            Effect::Ends(end) if has_any() && released_last(end, words) => forget_functions(),
             _ => {}
         }
     }
@@ -194,20 +195,18 @@ pub fn is_handle_known(LookedUp { kind, by, of, .. }: LookedUp, words: &Words) -
     let handle = words[by] as *const u64;
     // SAFETY: after success, the driver wrote a handle there, unless the caller passed null.
     let place = (!handle.is_null()).then(|| HANDLES.find(unsafe { handle.read_unaligned() })).flatten();
-    place.is_some_and(|place| {
-        place.of.load(Relaxed) == words[of] && kind_of(place.about.load(Acquire)) == kind
-    })
+    place.is_some_and(|place| place.source.load(Relaxed) == words[of] && kind_of(place.about.load(Acquire)) == kind)
 }
 
-fn end_functions() {
+fn forget_functions() {
     forget(|kind, _| kind == Launchable::Function);
 }
 
-fn found_by(LookedUp { kind, by, of, room }: LookedUp, words: &Words) {
+fn note_looked_up(LookedUp { kind, by, of, room }: LookedUp, words: &Words) {
     let count = match room {
         // There may be fewer handles than there is room for. The rest of the array is not written.
         Some(room) => {
-            let all = queries::relaxed(|| queries::kernel_count(words[of], kind)).unwrap_or(0);
+            let all = queries::run_in_relaxed_mode(|| queries::kernel_count(words[of], kind)).unwrap_or(0);
             (words[room] as u32).min(all)
         }
         None => 1,
@@ -236,35 +235,38 @@ mod tests {
     #[test]
     fn a_handle_has_the_kind_of_the_last_call_until_its_origin_ends() {
         let (function, kernel, module, library) = (0x5000_1000, 0x5000_2000, 0x10, 0x20);
-        assert_eq!(kind(function), None);
+        assert_eq!(kind_of_handle(function), None);
         note(function, Launchable::Function, module);
         note(kernel, Launchable::Kernel, library);
-        assert_eq!([kind(function), kind(kernel)], [Some(Launchable::Function), Some(Launchable::Kernel)]);
-        before(FnId::cuModuleUnload, &words(&[module + 1]));
-        assert!(kind(function).is_some());
-        before(FnId::cuModuleUnload, &words(&[module]));
-        assert_eq!([kind(function), kind(kernel)], [None, Some(Launchable::Kernel)]);
+        assert_eq!(
+            [kind_of_handle(function), kind_of_handle(kernel)],
+            [Some(Launchable::Function), Some(Launchable::Kernel)]
+        );
+        forget_before_call(FnId::cuModuleUnload, &words(&[module + 1]));
+        assert!(kind_of_handle(function).is_some());
+        forget_before_call(FnId::cuModuleUnload, &words(&[module]));
+        assert_eq!([kind_of_handle(function), kind_of_handle(kernel)], [None, Some(Launchable::Kernel)]);
         note(function, Launchable::Kernel, library);
-        assert_eq!(kind(function), Some(Launchable::Kernel));
+        assert_eq!(kind_of_handle(function), Some(Launchable::Kernel));
         note(function, Launchable::Function, module);
-        before(FnId::cuLibraryUnload, &words(&[library]));
-        assert_eq!([kind(function), kind(kernel)], [None, None]);
+        forget_before_call(FnId::cuLibraryUnload, &words(&[library]));
+        assert_eq!([kind_of_handle(function), kind_of_handle(kernel)], [None, None]);
         note(function, Launchable::Function, module);
         note(kernel, Launchable::Kernel, library);
-        before(FnId::cuCtxDestroy_v2, &words(&[0x30]));
-        assert_eq!([kind(function), kind(kernel)], [None, Some(Launchable::Kernel)]);
+        forget_before_call(FnId::cuCtxDestroy_v2, &words(&[0x30]));
+        assert_eq!([kind_of_handle(function), kind_of_handle(kernel)], [None, Some(Launchable::Kernel)]);
         a_known_handle_is_not_noted_again(function, kernel);
         a_full_table_knows_some_handles_and_their_kinds();
     }
 
     fn a_known_handle_is_not_noted_again(function: u64, kernel: u64) {
-        let found = FnId::cuKernelGetFunction.spec().finds_of_kernel().expect("it finds one");
+        let found = FnId::cuKernelGetFunction.spec().found_kernel_function().expect("it finds one");
         let mut words = words(&[]);
         (words[found.by], words[found.of]) = (&raw const function as u64, kernel);
         let others = [FnId::cuModuleGetFunction, FnId::cuLibraryGetKernel, FnId::cuModuleEnumerateFunctions];
-        assert!(others.iter().all(|id| id.spec().finds_of_kernel().is_none()));
+        assert!(others.iter().all(|id| id.spec().found_kernel_function().is_none()));
         assert!(!is_handle_known(found, &words));
-        after(FnId::cuKernelGetFunction, &words, false);
+        note_after_call(FnId::cuKernelGetFunction, &words, false);
         assert!(is_handle_known(found, &words));
         words[found.of] += 64;
         assert!(!is_handle_known(found, &words), "it is of another kernel");
@@ -274,17 +276,16 @@ mod tests {
         words[found.by] = &raw const function as u64;
         note(function, Launchable::Kernel, kernel);
         assert!(!is_handle_known(found, &words), "it is of another kind");
-        end_functions();
+        forget_functions();
         assert!(!is_handle_known(found, &words));
     }
 
     fn a_full_table_knows_some_handles_and_their_kinds() {
         let kinds = [Launchable::Function, Launchable::Kernel];
-        let handles =
-            || (0..2 * MOST as u64).map(|number| (0x7000_0000 + 64 * number, kinds[number as usize % 2]));
+        let handles = || (0..2 * MOST as u64).map(|number| (0x7000_0000 + 64 * number, kinds[number as usize % 2]));
         handles().for_each(|(handle, kind)| note(handle, kind, 1));
         let known = handles().filter(|(handle, expected)| {
-            kind(*handle).is_some_and(|kind| {
+            kind_of_handle(*handle).is_some_and(|kind| {
                 assert_eq!(kind, *expected, "{handle:#x}");
                 true
             })

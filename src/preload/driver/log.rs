@@ -1,7 +1,7 @@
 //! The driver log: drivers from CUDA 12.9 on explain errors to a registered function, in the thread of the call and
 //! before it returns. Older drivers have none.
 
-use super::shelf::{Shelf, Taken};
+use super::shelf::{ExclusiveValue, TakenValue};
 use crate::resolve::driver;
 use crate::sys::arch::{Thread, thread};
 use crate::sys::guard::guarded;
@@ -10,7 +10,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use cupeer_spec::function::Library;
 
-/// Maximum number of bytes that are kept of the messages about one call.
+/// Number of bytes of the messages about one call that are kept: the first ones.
 const ROOM: usize = 240;
 
 pub struct Messages {
@@ -39,12 +39,12 @@ impl Messages {
     }
 }
 
-/// Maximum number of calls whose messages are kept at once. The messages about further calls are lost.
+/// Number of calls whose messages can be kept at once. The messages about further calls are lost.
 const SHELVES: usize = 64;
-static SHELF: [Shelf<Messages>; SHELVES] = [const { Shelf::new(Messages::new()) }; SHELVES];
+static SHELF: [ExclusiveValue<Messages>; SHELVES] = [const { ExclusiveValue::new(Messages::new()) }; SHELVES];
 
 /// Messages that the driver logs during one call, if they are kept.
-pub struct DriverLog(Option<Taken<Messages>>);
+pub struct DriverLog(Option<TakenValue<Messages>>);
 
 impl DriverLog {
     /// Returns a log that keeps no messages.
@@ -67,9 +67,9 @@ impl DriverLog {
         DriverLog(taken)
     }
 
-    /// Returns the value of [`Thread::driver_messages`] during the call; null if no messages are kept.
+    /// Returns the buffer to store in [`Thread::driver_messages`] during the call; null if no messages are kept.
     #[inline(always)]
-    pub fn messages(&self) -> *mut c_void {
+    pub fn buffer_pointer(&self) -> *mut c_void {
         self.0.as_ref().map_or(ptr::null_mut(), |messages| messages.as_ptr().cast())
     }
 
@@ -95,13 +95,7 @@ fn register() {
             let mut handle = ptr::null_mut();
             // SAFETY: the driver's function of this name has this type. The callback is there as long as this library, which is
             // never unloaded. If the driver refuses, there are no messages.
-            unsafe {
-                core::mem::transmute::<usize, Register>(address)(
-                    receive_message,
-                    ptr::null_mut(),
-                    &mut handle,
-                )
-            };
+            unsafe { core::mem::transmute::<usize, Register>(address)(receive_message, ptr::null_mut(), &mut handle) };
         }
     });
 }

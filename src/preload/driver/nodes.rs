@@ -1,10 +1,10 @@
 //! The device nodes of the host's GPUs that the kernel module lists, and whether this process may use them.
 
 use crate::sys::files::{self, each_name};
-use crate::sys::line::Short;
+use crate::sys::line::ShortText;
 use core::ffi::CStr;
-use cupeer_rules::decide::Node;
-use cupeer_spec::deny::{Pci, pci};
+use cupeer_rules::decide::DeviceNode;
+use cupeer_spec::deny::{PciAddress, parse_pci};
 use cupeer_spec::uuid;
 
 /// The directory in which the kernel module lists the GPUs, by their PCI addresses.
@@ -12,13 +12,13 @@ const GPUS: &CStr = c"/proc/driver/nvidia/gpus";
 
 /// Hands over the path of a GPU's device node to `work`, and whether this process may read and write the node; `None` if the GPU
 /// is not listed.
-pub fn with_node_of(uuid: &[u8; 16], work: impl FnOnce(Option<Node>)) {
+pub fn with_node_of(uuid: &[u8; 16], work: impl FnOnce(Option<DeviceNode>)) {
     let Some(minor) = minor_of(uuid) else { return work(None) };
-    let path = Short::<32>::new(format_args!("/dev/nvidia{minor}\0"));
+    let path = ShortText::<32>::new(format_args!("/dev/nvidia{minor}\0"));
     let Some(c_path) = path.c_text() else { return };
     // SAFETY: the path ends in NUL.
     let is_usable = unsafe { libc::access(c_path.as_ptr(), libc::R_OK | libc::W_OK) } == 0;
-    work(Some(Node { path: c_path.to_str().unwrap_or("/dev/nvidia?"), is_usable }));
+    work(Some(DeviceNode { path: c_path.to_str().unwrap_or("/dev/nvidia?"), is_usable }));
 }
 
 /// Returns the minor number of a GPU's device node, by the UUID of the GPU.
@@ -27,8 +27,8 @@ fn minor_of(uuid: &[u8; 16]) -> Option<u32> {
 }
 
 /// Returns the PCI address of a GPU of the host by its UUID, if the kernel module lists the GPU.
-pub fn address_of(uuid: &[u8; 16]) -> Option<Pci> {
-    find_in_list(|name, information| minor_in(information, uuid).and_then(|_| pci(name)))
+pub fn find_pci_address(uuid: &[u8; 16]) -> Option<PciAddress> {
+    find_in_list(|name, information| minor_in(information, uuid).and_then(|_| parse_pci(name)))
 }
 
 /// Returns the first result of `is_it`, which gets the name of each listed GPU (its PCI address) and the information that the
@@ -36,7 +36,7 @@ pub fn address_of(uuid: &[u8; 16]) -> Option<Pci> {
 fn find_in_list<T>(is_it: impl Fn(&str, &[u8]) -> Option<T>) -> Option<T> {
     let mut found = None;
     each_name(GPUS, |name| {
-        let path = Short::<80>::new(format_args!("/proc/driver/nvidia/gpus/{name}/information\0"));
+        let path = ShortText::<80>::new(format_args!("/proc/driver/nvidia/gpus/{name}/information\0"));
         let mut text = [0u8; 1024];
         let length = path.c_text().and_then(|path| files::read(path, &mut text).ok()).unwrap_or(0);
         found = is_it(name, &text[..length]);
@@ -46,9 +46,9 @@ fn find_in_list<T>(is_it: impl Fn(&str, &[u8]) -> Option<T>) -> Option<T> {
 }
 
 /// Returns the UUID of the first listed GPU whose address `is_it` accepts.
-pub fn uuid_at(is_it: impl Fn(Pci) -> bool) -> Option<[u8; 16]> {
+pub fn uuid_at(is_it: impl Fn(PciAddress) -> bool) -> Option<[u8; 16]> {
     find_in_list(|name, information| {
-        pci(name).filter(|address| is_it(*address)).and_then(|_| uuid_in(information))
+        parse_pci(name).filter(|address| is_it(*address)).and_then(|_| uuid_in(information))
     })
 }
 
@@ -59,7 +59,7 @@ fn minor_in(information: &[u8], uuid: &[u8; 16]) -> Option<u32> {
 }
 
 fn uuid_in(information: &[u8]) -> Option<[u8; 16]> {
-    uuid::parse(core::str::from_utf8(value(information, b"GPU UUID")?).ok()?)
+    uuid::parse_uuid(core::str::from_utf8(value(information, b"GPU UUID")?).ok()?)
 }
 
 /// Returns the value behind a name and a colon in the information about a GPU.

@@ -1,7 +1,7 @@
 //! Reads the parameters of launched kernels.
 
 use super::kernels::{self, offset_and_size};
-use super::queries::{self, number};
+use super::queries::{self, numeric_argument};
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 use cupeer_spec::effect::Launched;
@@ -18,16 +18,16 @@ const LARGEST: usize = 1024;
 /// sizes of the parameters are not known.
 #[inline(never)]
 pub fn each_word(id: FnId, args: &[u8; MOST_ARGS], launched: Launched, work: &mut dyn FnMut(usize, u64)) {
-    let argument = |index| number(id, args, index) as usize;
-    let Some(known) = kernels::parameters(number(id, args, launched.function)) else { return };
+    let argument = |index| numeric_argument(id, args, index) as usize;
+    let Some(known) = kernels::parameters(numeric_argument(id, args, launched.function)) else { return };
     let extra = launched.extra.map_or(0, argument) as *const usize;
-    each_parameter(known, argument(launched.parameters) as *const *const u64, extra, work);
+    each_word_of_parameters(known, argument(launched.parameters) as *const *const u64, extra, work);
 }
 
 /// Hands over each word of parameters, which a launch or a graph node passes in one of the two ways that cuda.h defines: an array
 /// of pointers (`parameters`), or a buffer (`extra`).
 #[inline(always)]
-pub fn each_parameter(
+pub fn each_word_of_parameters(
     known: &[AtomicU32],
     parameters: *const *const u64,
     extra: *const usize,
@@ -57,7 +57,8 @@ pub fn each_parameter(
 
 /// Hands over the name of a kernel to `work`; empty if the query fails.
 pub fn with_name(handle: u64, work: impl FnOnce(&str)) {
-    let name = kernels::kind(handle).and_then(|kind| queries::relaxed(|| queries::kernel_name(handle, kind)));
+    let name = kernels::kind_of_handle(handle)
+        .and_then(|kind| queries::run_in_relaxed_mode(|| queries::kernel_name(handle, kind)));
     // SAFETY: the name is valid while the kernel is loaded, which it is as long as its kind is known.
     let name = name.map_or(c"", |name| unsafe { CStr::from_ptr(name) });
     work(name.to_str().unwrap_or(""));

@@ -3,8 +3,8 @@
 //! An answer is valid until a call maps, opens, closes, or frees memory, or ends a context, and for [`VALID_FOR`] at most:
 //! programs can also change their memory in ways that cupeer does not see. Readers take no lock and write nothing.
 
-use super::queries::{DEVICE_MEMORY, attributes, number};
-use crate::resolve::needs::{self, Needs};
+use super::queries::{DEVICE_MEMORY, attributes, numeric_argument};
+use crate::resolve::needs::{self, HistoryCondition};
 use crate::sys::clock;
 use crate::sys::guard::guarded;
 use core::sync::atomic::{
@@ -18,10 +18,10 @@ use cupeer_spec::record::slot::MOST_ARGS;
 
 /// Time for which an answer is valid, in nanoseconds, with an error of a few milliseconds.
 const VALID_FOR: u64 = 100_000_000;
-/// Maximum number of answers that are remembered.
+/// Number of answers that are remembered. A new answer replaces an earlier one in the same slot.
 const MOST: usize = 256;
-/// Number of bits of an address within a granule of 2 MiB, the smallest unit that a driver maps. Addresses in the same granule
-/// share a place.
+/// Number of bits of an address within a granule of 2 MiB, the smallest unit that a driver maps. Addresses in the same
+/// granule share a slot.
 const GRANULE_SHIFT: u32 = 21;
 
 /// Answer of the driver about an address.
@@ -33,27 +33,27 @@ pub struct Answer {
     pub device: Option<i32>,
 }
 
-/// Remembered answer: the device, as in [`Answer`], and the time of the query.
-struct Known {
+/// Answer that was found in its slot: the device, as in [`Answer`], and the time of the query.
+struct RememberedAnswer {
     device: Option<i32>,
     since: u64,
 }
 
-struct Place {
-    /// Version of the place: odd while a thread writes to it.
+struct AnswerSlot {
+    /// Version of the slot: odd while a thread writes to it.
     version: AtomicU64,
     start: AtomicU64,
     bytes: AtomicU64,
     /// Ordinal of the device, plus one; 0 for none.
     device: AtomicU64,
-    /// Value of [`CHANGES`] before the driver answered.
+    /// Value of [`CHANGES`] when the driver was queried.
     changes: AtomicU64,
     /// Time of the query.
     since: AtomicU64,
 }
 
-static PLACES: [Place; MOST] = [const {
-    Place {
+static PLACES: [AnswerSlot; MOST] = [const {
+    AnswerSlot {
         version: AtomicU64::new(0),
         start: AtomicU64::new(0),
         bytes: AtomicU64::new(0),
@@ -66,14 +66,14 @@ static PLACES: [Place; MOST] = [const {
 /// Number of calls that may have changed the devices of addresses.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// Notes that a call may have changed the devices of addresses.
+/// Counts a call that may have changed the devices of addresses, so that all earlier answers become invalid.
 #[inline]
-pub fn have_changed() {
+pub fn note_memory_change() {
     CHANGES.fetch_add(1, Release);
 }
 
-/// Returns the place for the answer about an address.
-fn place(address: u64) -> &'static Place {
+/// Returns the slot for the answer about an address.
+fn slot_for_address(address: u64) -> &'static AnswerSlot {
     let hash = (address >> GRANULE_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - MOST.ilog2());
     &PLACES[hash as usize]
 }
@@ -83,10 +83,10 @@ fn place(address: u64) -> &'static Place {
 #[inline(never)]
 pub fn are_on_one_device(one: u64, other: u64) -> bool {
     let changes = CHANGES.load(Acquire);
-    let known = |address| place(address).read(address, changes).filter(|known| known.device.is_some());
+    let known = |address| slot_for_address(address).read(address, changes).filter(|known| known.device.is_some());
     let both = known(one).zip(known(other)).filter(|(one, other)| one.device == other.device);
     // The age is tested last, because reading the clock takes longer than everything else here.
-    both.is_some_and(|(one, other)| is_fresh(one.since.min(other.since), clock::roughly()))
+    both.is_some_and(|(one, other)| is_fresh(one.since.min(other.since), clock::roughly_now()))
 }
 
 /// Returns true if an answer from the time `since` is still valid at the time `now`.
@@ -96,8 +96,8 @@ fn is_fresh(since: u64, now: u64) -> bool {
 
 /// Returns the device of an address. Calls `ask`, which queries the driver, if no valid answer is remembered.
 fn device(address: u64, ask: impl FnOnce() -> Option<Answer>) -> Option<i32> {
-    let place = place(address);
-    let (changes, now) = (CHANGES.load(Acquire), clock::roughly());
+    let place = slot_for_address(address);
+    let (changes, now) = (CHANGES.load(Acquire), clock::roughly_now());
     if let Some(known) = place.read(address, changes).filter(|known| is_fresh(known.since, now)) {
         return known.device;
     }
@@ -115,7 +115,7 @@ pub fn devices_of_copy(
     copied: Copied,
     opened: impl Fn(u64) -> Option<i32>,
 ) -> Option<[i32; 2]> {
-    let place = |argument| device_of_memory(number(id, args, argument), &opened);
+    let place = |argument| device_of_memory(numeric_argument(id, args, argument), &opened);
     let (from, to) = (place(copied.from)?, place(copied.to)?);
     (from != to).then_some([from, to])
 }
@@ -142,7 +142,7 @@ pub fn device_of_memory(address: u64, opened: impl Fn(u64) -> Option<i32>) -> Op
         answer
     };
     // Until a process shares memory, we do not see its frees, so no answer is remembered.
-    if needs::has_done(Needs::Shared) { device(address, ask) } else { ask()?.device }
+    if needs::has_met(HistoryCondition::Shared) { device(address, ask) } else { ask()?.device }
 }
 
 /// Returns the part of a range that is in the granule of an address. For virtual memory, the driver returns the reserved range, in which
@@ -154,8 +154,8 @@ fn in_granule(address: u64, (start, bytes): (u64, u64)) -> (u64, u64) {
     (first, end.saturating_sub(first))
 }
 
-impl Place {
-    fn read(&self, address: u64, changes: u64) -> Option<Known> {
+impl AnswerSlot {
+    fn read(&self, address: u64, changes: u64) -> Option<RememberedAnswer> {
         let version = self.version.load(Acquire);
         let (start, bytes) = (self.start.load(Relaxed), self.bytes.load(Relaxed));
         let (device, since) = (self.device.load(Relaxed), self.since.load(Relaxed));
@@ -163,15 +163,14 @@ impl Place {
         fence(Acquire);
         let is_whole = version & 1 == 0 && self.version.load(Relaxed) == version;
         (is_whole && is_unchanged && address.wrapping_sub(start) < bytes)
-            .then(|| Known { device: device.checked_sub(1).map(|device| device as i32), since })
+            .then(|| RememberedAnswer { device: device.checked_sub(1).map(|device| device as i32), since })
     }
 
     /// Writes an answer to the place. Writes nothing if another thread is writing, or the call that this signal handler
     /// interrupted.
     fn write(&self, Answer { range: (start, bytes), device }: Answer, changes: u64, now: u64) {
         let version = self.version.load(Relaxed);
-        if version & 1 != 0 || self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_err()
-        {
+        if version & 1 != 0 || self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_err() {
             return;
         }
         fence(Release);
@@ -209,7 +208,7 @@ mod tests {
         assert_eq!(device(at + 4096, || Some(Answer { range: (at + 4096, 1), device: Some(1) })), Some(1));
         assert_eq!(device(at, answer(None)), None);
         assert_eq!(device(at, unasked), None);
-        have_changed();
+        note_memory_change();
         assert_eq!(device(at, answer(Some(2))), Some(2));
         // A place that another thread is writing is neither read nor written.
         let place = PLACES.iter().find(|place| place.start.load(Relaxed) == at).unwrap();
@@ -220,23 +219,19 @@ mod tests {
         // An address with another place.
         let beside = (1..)
             .map(|granule| at + (granule << GRANULE_SHIFT))
-            .find(|other| !ptr::eq(super::place(*other), place));
+            .find(|other| !ptr::eq(super::slot_for_address(*other), place));
         let beside = beside.unwrap();
         assert!(are_on_one_device(at, at + 8) && !are_on_one_device(at, beside));
         let lies_on = |on| device(beside, || Some(Answer { range: (beside, 8), device: on }));
-        assert!(
-            lies_on(Some(2)) == Some(2)
-                && are_on_one_device(at, beside + 7)
-                && !are_on_one_device(at, beside + 8)
-        );
-        have_changed();
+        assert!(lies_on(Some(2)) == Some(2) && are_on_one_device(at, beside + 7) && !are_on_one_device(at, beside + 8));
+        note_memory_change();
         assert!(!are_on_one_device(at, at));
         assert_eq!([device(at, answer(Some(2))), lies_on(Some(1))], [Some(2), Some(1)]);
         assert!(!are_on_one_device(beside, at));
-        have_changed();
+        note_memory_change();
         assert_eq!([device(at, answer(Some(2))), lies_on(None)], [Some(2), None]);
         assert!(!are_on_one_device(beside, at) && !are_on_one_device(beside, beside));
-        let Known { device, since } = place.read(at, CHANGES.load(Relaxed)).unwrap();
+        let RememberedAnswer { device, since } = place.read(at, CHANGES.load(Relaxed)).unwrap();
         assert_eq!(device, Some(2));
         assert!(is_fresh(since, since + VALID_FOR - 1) && !is_fresh(since, since + VALID_FOR));
     }

@@ -4,10 +4,10 @@
 
 use super::contexts;
 use crate::resolve::driver;
-use crate::sys::every_call::{DESCRIBED_BY, EVERY_CALL, epoch};
+use crate::sys::every_call::{DESCRIBED_BY, EVERY_CALL, recording_epoch};
 use crate::sys::files::each_name;
-use crate::sys::forks::{forked_from, initialized_before_fork, is_forked};
-use crate::sys::line::Short;
+use crate::sys::forks::{initialized_before_fork, is_forked, parent_pid_of_fork};
+use crate::sys::line::ShortText;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -15,7 +15,7 @@ use core::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use cupeer_rules::decide::Pointer;
+use cupeer_rules::decide::PointerAttributes;
 use cupeer_spec::abi::*;
 use cupeer_spec::effect::{End, Launchable, Object};
 use cupeer_spec::function::{FnId, Group, Library};
@@ -103,12 +103,12 @@ queries! {
 }
 
 pub fn context() -> u64 {
-    current().1
+    current_context().1
 }
 
 /// Returns the result of the query for the current context, and the context.
 #[inline]
-pub fn current() -> (i32, u64) {
+pub fn current_context() -> (i32, u64) {
     let mut context = core::ptr::null_mut();
     let result = cuCtxGetCurrent(&mut context).unwrap_or(-1);
     (result, if result == 0 { context as u64 } else { 0 })
@@ -122,7 +122,7 @@ pub fn is_current_destroyed() -> bool {
 }
 
 /// Returns the UUID of a device, and its PCI address as a text that ends in NUL, empty if it is not known.
-pub fn identity(device: i32) -> (Option<[u8; 16]>, [u8; 32]) {
+pub fn uuid_and_pci_address(device: i32) -> (Option<[u8; 16]>, [u8; 32]) {
     let (mut uuid, mut pci) = ([0; 16], [0u8; 32]);
     let has_uuid = match cuDeviceGetUuid_v2(&mut uuid, device) {
         None => cuDeviceGetUuid(&mut uuid, device) == Some(0),
@@ -157,13 +157,13 @@ pub fn has_multicast(device: i32) -> Option<bool> {
     (cuDeviceGetAttribute(&mut has, attribute, device) == Some(0)).then_some(has != 0)
 }
 
-/// Returns the pid of the process that initialized the driver and then forked this process, and the certainty of that; the pid is
-/// `None` if it is unknown. Returns `None` if the driver was not initialized before a fork.
+/// Returns the pid of the process that initialized the driver before this process was forked from it, and how certain
+/// that is; the pid is `None` if it is unknown. Returns `None` if the driver was not initialized before a fork.
 pub fn was_initialized_before_fork() -> Option<(Option<u32>, Confidence)> {
-    if let Some(parent) = initialized_before_fork(epoch()) {
+    if let Some(parent) = initialized_before_fork(recording_epoch()) {
         return Some(((parent != 0).then_some(parent), Confidence::Certain));
     }
-    has_device_of_parent().then(|| (forked_from(), Confidence::Inferred))
+    has_device_of_parent().then(|| (parent_pid_of_fork(), Confidence::Inferred))
 }
 
 /// Returns true if this process was forked and has a device open, probably from its parent: NVML opens devices as well.
@@ -175,7 +175,7 @@ pub fn has_device_of_parent() -> bool {
 fn has_device_open() -> bool {
     let mut found = false;
     each_name(c"/proc/self/fd", |name| {
-        let path = Short::<32>::new(format_args!("/proc/self/fd/{name}\0"));
+        let path = ShortText::<32>::new(format_args!("/proc/self/fd/{name}\0"));
         let mut target = [0u8; 16];
         let path = path.c_text().unwrap_or_default();
         // SAFETY: the path ends in NUL, and the kernel writes at most that many bytes.
@@ -187,8 +187,8 @@ fn has_device_open() -> bool {
     found
 }
 
-/// Returns the values of attributes of a pointer, by the numbers of the attributes. The driver writes each value in its own
-/// width; the other bytes are zero.
+/// Returns the values of attributes of an address, by the numbers of the attributes. The driver writes each value in
+/// its own width; the other bytes are zero.
 pub(super) fn attributes<const N: usize>(wanted: [c_int; N], address: u64) -> Option<[u64; N]> {
     let mut values = [0u64; N];
     let places = values.each_mut().map(|value| core::ptr::from_mut(value).cast::<c_void>());
@@ -200,12 +200,11 @@ pub(super) fn attributes<const N: usize>(wanted: [c_int; N], address: u64) -> Op
 pub(super) const DEVICE_MEMORY: u64 = 2;
 
 /// Returns the properties of a pointer, which may be invalid. `None` if the driver returns an error.
-pub fn pointer(address: u64) -> Option<Pointer> {
+pub fn query_pointer(address: u64) -> Option<PointerAttributes> {
     // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, IS_MANAGED, IS_LEGACY_CUDA_IPC_CAPABLE, MEMPOOL_HANDLE, CONTEXT and
     // ALLOWED_HANDLE_TYPES.
-    let [memory_type, managed, exportable, pool, context, handle_types] =
-        attributes([2, 8, 10, 17, 1, 14], address)?;
-    Some(Pointer {
+    let [memory_type, managed, exportable, pool, context, handle_types] = attributes([2, 8, 10, 17, 1, 14], address)?;
+    Some(PointerAttributes {
         is_known: memory_type != 0,
         is_device: memory_type == DEVICE_MEMORY,
         is_managed: managed & 0xff != 0,
@@ -216,12 +215,12 @@ pub fn pointer(address: u64) -> Option<Pointer> {
     })
 }
 
-/// Runs queries, without ending the capture of a stream. The driver takes some queries for unsafe during a capture: these would
-/// end a capture of this thread or of another one. To avoid that, the queries run in cuda.h's relaxed mode of a thread, which
-/// prohibits only calls that conflict with a capture in any case. Of the queries here, only those about a stream or an event that
-/// the driver just refused can be about a captured one. If the driver does not change the mode, as in a host function, runs no
-/// query and returns `None`.
-pub fn relaxed<R>(ask: impl FnOnce() -> Option<R>) -> Option<R> {
+/// Runs driver queries so that they do not end the capture of a stream. The driver considers some queries unsafe
+/// during a capture: they would end a capture of this thread or of another one. So the queries run in the relaxed mode
+/// of cuda.h, which prohibits only calls that conflict with a capture in any case. Of the queries here, only those
+/// about a stream or an event that the driver just refused can be about a captured one. If the driver does not change
+/// the mode, as in a host function, runs no query and returns `None`.
+pub fn run_in_relaxed_mode<R>(ask: impl FnOnce() -> Option<R>) -> Option<R> {
     /// CU_STREAM_CAPTURE_MODE_RELAXED.
     const RELAXED: c_int = 2;
     let mut mode = RELAXED;
@@ -235,17 +234,16 @@ pub fn relaxed<R>(ask: impl FnOnce() -> Option<R>) -> Option<R> {
 
 /// Returns the range of the allocation at an address; `Some(None)` if the driver knows no memory there, and `None` if it returns an error. The
 /// query accepts any number: cuda.h says that the attributes of an unknown address are null, and that this is not an error.
-pub fn memory_at(address: u64) -> Option<Option<Range<u64>>> {
+pub fn allocation_range_at(address: u64) -> Option<Option<Range<u64>>> {
     // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, RANGE_START_ADDR and RANGE_SIZE.
-    let [memory_type, start, size] = relaxed(|| attributes([2, 11, 12], address))?;
+    let [memory_type, start, size] = run_in_relaxed_mode(|| attributes([2, 11, 12], address))?;
     Some((memory_type != 0).then(|| start..start.saturating_add(size)))
 }
 
 /// Returns the access flags (`CUmemAccess_flags`) that a device has for the memory at an address.
-pub fn access(address: u64, device: i32) -> Option<u64> {
-    let (location, mut flags) =
-        (CUmemLocation { kind: CUmemLocationType(CUmemLocation::DEVICE), id: device }, 0);
-    let result = relaxed(|| cuMemGetAccess(&mut flags, &location, address))?;
+pub fn access_flags(address: u64, device: i32) -> Option<u64> {
+    let (location, mut flags) = (CUmemLocation { kind: CUmemLocationType(CUmemLocation::DEVICE), id: device }, 0);
+    let result = run_in_relaxed_mode(|| cuMemGetAccess(&mut flags, &location, address))?;
     (result == 0 && location.id >= 0).then_some(flags)
 }
 
@@ -294,7 +292,7 @@ pub fn kernel_count(owner: u64, kind: Launchable) -> Option<u32> {
 }
 
 /// Returns the device of the current context, or -1. Without a context, makes no query: the driver would log the error.
-pub fn device() -> i32 {
+pub fn device_of_current_context() -> i32 {
     let mut device = -1;
     if context() != 0 && cuCtxGetDevice(&mut device) == Some(0) { device } else { -1 }
 }
@@ -312,18 +310,18 @@ pub fn device_of(context: u64) -> i32 {
     if cuCtxPushCurrent_v2(context) != Some(0) {
         return -1;
     }
-    let device = self::device();
+    let device = self::device_of_current_context();
     let mut popped = core::ptr::null_mut();
     cuCtxPopCurrent_v2(&mut popped);
     device
 }
 
 /// Returns the device of a known context; `None` for each other number, because a query about it could crash the driver.
-pub fn known_device(context: u64) -> Option<i32> {
+pub fn device_of_known_context(context: u64) -> Option<i32> {
     if let created @ Some(_) = contexts::device_of_created(context) {
         return created;
     }
-    devices()?.find(|device| context != 0 && primary(*device) == Some(context))
+    devices()?.find(|device| context != 0 && retain_primary_briefly(*device) == Some(context))
 }
 
 /// Returns true if the primary context of a device is active.
@@ -333,7 +331,7 @@ pub fn is_primary_active(device: i32) -> bool {
 }
 
 /// Returns the first device of this process whose primary context is active.
-pub fn device_with_primary() -> Option<i32> {
+pub fn device_with_active_primary() -> Option<i32> {
     devices()?.find(|device| is_primary_active(*device))
 }
 
@@ -344,7 +342,7 @@ pub(super) fn changed_devices() -> Option<u64> {
     static RECORD: AtomicU64 = AtomicU64::new(0);
     static CALLS: AtomicU64 = AtomicU64::new(0);
     static LAST: AtomicU64 = AtomicU64::new(0);
-    let epoch = epoch();
+    let epoch = recording_epoch();
     if RECORD.swap(epoch, Relaxed) != epoch {
         CALLS.store(0, Relaxed);
         LAST.store(0, Relaxed);
@@ -364,7 +362,7 @@ pub fn devices_with_contexts() -> Option<u64> {
 
 /// Returns the primary context of a device, if it is active. Retains and releases the context, which changes nothing while it is
 /// active.
-fn primary(device: i32) -> Option<u64> {
+fn retain_primary_briefly(device: i32) -> Option<u64> {
     let mut context = core::ptr::null_mut();
     if !is_primary_active(device) || cuDevicePrimaryCtxRetain(&mut context, device) != Some(0) {
         return None;
@@ -375,13 +373,13 @@ fn primary(device: i32) -> Option<u64> {
 
 /// Returns the context that a call is about to end; 0 if the call ends none, or the context is not known. Runs before the call,
 /// because drivers crash on queries about a context that ended.
-pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
-    match id.spec().ends_context() {
+pub fn context_to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
+    match id.spec().ended_context() {
         Some(end) if end.object == Object::Primary => {
-            let device = number(id, args, end.by) as i32;
-            contexts::primary(device, || primary(device)).unwrap_or(0)
+            let device = numeric_argument(id, args, end.by) as i32;
+            contexts::primary_context(device, || retain_primary_briefly(device)).unwrap_or(0)
         }
-        Some(end) => number(id, args, end.by),
+        Some(end) => numeric_argument(id, args, end.by),
         None => 0,
     }
 }
@@ -397,7 +395,7 @@ pub(super) fn has_ended(end: End, device: i32, context: u64) -> bool {
     }
 }
 
-/// Properties of an allocation.
+/// Properties of an allocation of device memory that the driver returned.
 #[derive(Clone, Copy)]
 pub(super) struct Allocation {
     /// Start address and size in bytes.
@@ -410,17 +408,17 @@ pub(super) struct Allocation {
 
 /// Returns the ordinal of the device of device memory, and the context of the memory (0 for memory of a pool). Works also while a
 /// stream is captured.
-pub fn owner(address: u64) -> Option<(i32, u64)> {
+pub fn device_and_context_of_memory(address: u64) -> Option<(i32, u64)> {
     // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL and CONTEXT.
-    let [memory_type, device, context] = relaxed(|| attributes([2, 9, 1], address))?;
+    let [memory_type, device, context] = run_in_relaxed_mode(|| attributes([2, 9, 1], address))?;
     (memory_type == DEVICE_MEMORY).then_some((device as i32, context))
 }
 
 /// Returns the device of the current context, and its free and total memory in bytes. `None` if there is no context.
 pub fn free_memory() -> Option<(i32, [u64; 2])> {
-    let device = Some(device()).filter(|device| *device >= 0)?;
+    let device = Some(device_of_current_context()).filter(|device| *device >= 0)?;
     let (mut free, mut total) = (0, 0);
-    let result = relaxed(|| cuMemGetInfo_v2(&mut free, &mut total));
+    let result = run_in_relaxed_mode(|| cuMemGetInfo_v2(&mut free, &mut total));
     (result == Some(0)).then_some((device, [free as u64, total as u64]))
 }
 
@@ -478,8 +476,8 @@ pub fn size_of(address: u64) -> Option<u64> {
 }
 
 /// Reads a numeric argument of a call by the index of the argument.
-pub fn number(id: FnId, args: &[u8; MOST_ARGS], argument: usize) -> u64 {
-    let bytes = args.get(id.spec().place(argument)).filter(|bytes| bytes.len() <= 8).unwrap_or_default();
+pub fn numeric_argument(id: FnId, args: &[u8; MOST_ARGS], argument: usize) -> u64 {
+    let bytes = args.get(id.spec().argument_byte_range(argument)).filter(|bytes| bytes.len() <= 8).unwrap_or_default();
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
@@ -493,7 +491,7 @@ pub fn ordinal(uuid: [u8; 16]) -> Option<i32> {
 static UUIDS: [[AtomicU64; 2]; MOST_DEVICES as usize] =
     [const { [AtomicU64::new(0), AtomicU64::new(0)] }; MOST_DEVICES as usize];
 
-/// Maximum number of devices of a process that are told apart.
+/// Number of devices of a process whose UUIDs are stored: the first ones.
 pub const MOST_DEVICES: i32 = 64;
 
 /// Returns the UUID of a device; zero if it is unknown.
@@ -506,8 +504,8 @@ pub fn uuid(ordinal: i32) -> [u8; 16] {
 
 /// Returns true if the devices of this process were described to the record.
 #[inline(always)]
-pub fn has_described() -> bool {
-    EVERY_CALL.described.load(Relaxed) == epoch()
+pub fn has_described_devices() -> bool {
+    EVERY_CALL.described.load(Relaxed) == recording_epoch()
 }
 
 /// Description of the driver, or of a device of this process; its texts end in NUL.
@@ -518,17 +516,16 @@ pub enum Description<'a> {
 
 /// Returns true if the driver accepts queries about devices after a call: the call succeeded, or failed although the driver is
 /// initialized.
-pub fn is_ready(id: FnId, result: i32) -> bool {
+pub fn accepts_device_queries(id: FnId, result: i32) -> bool {
     let is_suitable = id.spec().library == Library::Cuda && !id.spec().is_in(Group::Lookup);
-    let is_uninitialized =
-        || [Result::NOT_INITIALIZED, Result::DEINITIALIZED].iter().any(|off| *off as i32 == result);
-    is_suitable && (result == 0 || !is_uninitialized() && !has_described() && current().0 == 0)
+    let is_uninitialized = || [Result::NOT_INITIALIZED, Result::DEINITIALIZED].iter().any(|off| *off as i32 == result);
+    is_suitable && (result == 0 || !is_uninitialized() && !has_described_devices() && current_context().0 == 0)
 }
 
 /// Describes the driver and the devices of this process, once, to `tell`. Runs after a call that succeeded, so the driver is
 /// initialized.
 pub fn describe_devices(tell: fn(Description)) {
-    let epoch = epoch();
+    let epoch = recording_epoch();
     if EVERY_CALL.described.load(Acquire) == epoch || EVERY_CALL.described.swap(epoch, Release) == epoch {
         return;
     }
@@ -545,7 +542,7 @@ pub fn describe_devices(tell: fn(Description)) {
         if cuDeviceGet(&mut device, ordinal) != Some(0) {
             continue;
         }
-        let (uuid, pci) = identity(device);
+        let (uuid, pci) = uuid_and_pci_address(device);
         let uuid = uuid.unwrap_or_default();
         cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as c_int - 1, device);
         if let Some([low, high]) = UUIDS.get(ordinal as usize) {

@@ -41,8 +41,8 @@ pub unsafe extern "C" fn cupeer_mark(text: *const c_char) -> c_int {
 /// Writes a mark into the log and the record, and passes it to fault plans. Returns true if the mark was written or kept.
 pub(super) fn mark(text: &[u8]) -> bool {
     let recorded = recorder::mark(text);
-    let written = log::mark(text) || recorded;
-    inject::marked(text);
+    let written = log::log_mark(text) || recorded;
+    inject::note_program_mark(text);
     written
 }
 
@@ -61,7 +61,7 @@ pub(super) fn mark(text: &[u8]) -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cupeer_on_finding(callback: cupeer_finding_callback, data: *mut c_void) -> c_int {
     let mut checks = false;
-    guarded(|| checks = check::listen(callback, data));
+    guarded(|| checks = check::set_listener(callback, data));
     c_int::from(checks)
 }
 
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn cupeer_disarm(plan: c_int, matched: *mut u64, fired: *m
     let mut done = None;
     guarded(|| done = inject::disarm(plan.try_into().unwrap_or(0)));
     // SAFETY: the caller's promise.
-    unsafe { inject::put_counts(done, matched, fired) }
+    unsafe { inject::write_counts(done, matched, fired) }
 }
 
 /// Returns the counts of a plan so far in `matched` and `fired`, as `cupeer_disarm` does, and leaves the plan armed.
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn cupeer_counts(plan: c_int, matched: *mut u64, fired: *m
     let mut done = None;
     guarded(|| done = inject::counts(plan.try_into().unwrap_or(0)));
     // SAFETY: the caller's promise.
-    unsafe { inject::put_counts(done, matched, fired) }
+    unsafe { inject::write_counts(done, matched, fired) }
 }
 
 /// Releases calls of this process that hang under a label (`hang=LABEL`), now and later, by faults that are armed now.

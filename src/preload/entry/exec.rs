@@ -10,7 +10,7 @@ use crate::resolve::bypasses;
 use crate::resolve::loader::Next;
 use crate::sys::arch::noting_entry;
 use crate::sys::guard::guarded;
-use crate::sys::line::Short;
+use crate::sys::line::ShortText;
 use crate::sys::program_memory::copy_text;
 use core::ffi::{c_char, c_int};
 
@@ -26,7 +26,8 @@ macro_rules! interposed {
         static NEXT: [Next; [$($index),*].len()] = [$(Next::new($name_for_c)),*];
 
         $(
-            /// The libc function, interposed.
+            /// Replaces libc's function of this name: notes that the process executes a program, and continues to the
+            /// next definition.
             ///
             /// # Safety
             ///
@@ -73,12 +74,12 @@ fn note(function: &str, program: usize) {
         return;
     }
     guarded(|| {
-        let by_descriptor = Short::<64>::new(format_args!("file descriptor {}", program as c_int));
+        let by_descriptor = ShortText::<64>::new(format_args!("file descriptor {}", program as c_int));
         let text = if function == "fexecve" { None } else { copy_text(program as *const c_char) };
         let text = text.map(|text| text.map(|byte| byte as u8));
-        let name = text.as_ref().map_or(by_descriptor.text().as_bytes(), |text| {
-            text.split(|byte| *byte == 0).next().unwrap_or_default()
-        });
+        let name = text
+            .as_ref()
+            .map_or(by_descriptor.text().as_bytes(), |text| text.split(|byte| *byte == 0).next().unwrap_or_default());
         recorder::note_exec(name);
     });
 }

@@ -10,10 +10,10 @@ use crate::resolve::loader::Next;
 use crate::settings;
 use crate::sys::forks;
 use crate::sys::guard::guarded;
-use crate::sys::process::owner;
+use crate::sys::process::recording_owner_pid;
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::RecordedEnd;
 
 unsafe extern "C" {
     fn on_exit(told: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
@@ -42,33 +42,33 @@ pub fn begin() {
 
 extern "C" fn at_exit(status: c_int, _: *mut c_void) {
     outlived::note_end(status as u8);
-    recorder::note_end(End::Returned(status as u8));
+    recorder::note_end(RecordedEnd::Returned(status as u8));
 }
 
 extern "C" fn at_quick_exit(_: *mut c_void) {
-    report_bypasses(bypasses::may_be_any);
+    report_bypasses(bypasses::may_find_bypass);
     status::report_exit();
-    recorder::note_end(End::ReturnedSomething);
+    recorder::note_end(RecordedEnd::ReturnedSomething);
 }
 
-/// The libc function, interposed.
+/// Replaces libc's `_exit`: records the end of the process, and continues to the next definition.
 ///
 /// # Safety
 ///
 /// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
-    leave(status, &UNDERSCORE)
+    record_end_and_exit(status, &UNDERSCORE)
 }
 
-/// The libc function, interposed.
+/// Replaces libc's `_Exit`: records the end of the process, and continues to the next definition.
 ///
 /// # Safety
 ///
 /// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
-    leave(status, &CAPITAL)
+    record_end_and_exit(status, &CAPITAL)
 }
 
 /// Reports libraries whose calls bypassed us, if `may_be_any` returns true. Many programs end without reaching this code, so
@@ -82,17 +82,17 @@ pub fn report_bypasses(may_be_any: impl FnOnce() -> bool) {
 
 /// Returns true if a process that ends without destructors must be searched for bypasses. A child of vfork is not searched.
 /// Forked children usually end without destructors; there may be many, and they have the bypasses of their parent.
-fn is_unseen_end() -> bool {
-    let is_own = || owner() == std::process::id();
-    bypasses::has_unbound() || !forks::is_forked() && bypasses::may_be_any() && is_own()
+fn is_search_needed_at_end() -> bool {
+    let is_own = || recording_owner_pid() == std::process::id();
+    bypasses::has_unbound() || !forks::is_forked() && bypasses::may_find_bypass() && is_own()
 }
 
-fn leave(status: c_int, next: &Next) -> ! {
+fn record_end_and_exit(status: c_int, next: &Next) -> ! {
     check::print_deferred();
     outlived::note_end(status as u8);
-    report_bypasses(is_unseen_end);
+    report_bypasses(is_search_needed_at_end);
     status::report_exit();
-    recorder::note_end(End::Left(status as u8));
+    recorder::note_end(RecordedEnd::Left(status as u8));
     let next = next.get();
     if next != 0 {
         // SAFETY: the address of a function of this name, which has this type.

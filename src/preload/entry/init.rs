@@ -24,16 +24,16 @@ fn at_load() {
     dlerror::find();
     dlclose::find();
     elf::set_dl_find_object(loader::next_of_version(c"_dl_find_object", c"GLIBC_2.35"));
-    stack::find_first(loader::next_of_version(c"__libc_stack_end", arch::FIRST_VERSION));
+    stack::find_first_thread_stack(loader::next_of_version(c"__libc_stack_end", arch::FIRST_VERSION));
     forks::watch_forks();
-    recorder::forked::watch();
+    recorder::forked::register_fork_handlers();
     elf::count_start();
-    inject::load();
+    inject::arm_environment_plan();
     log::is_on();
     reported::set_listener(recorder::note_bypass);
     data_symbols::repair_all();
     exports::provide();
-    if deep::begin() || inject::is_armed() {
+    if deep::note_if_anything_is_on() || inject::is_armed() {
         runtime::redirect_new();
     }
     exit::begin();
@@ -50,7 +50,7 @@ fn at_load() {
 extern "C" fn at_unload() {
     check::print_deferred();
     status::report_exit();
-    exit::report_bypasses(bypasses::may_be_any);
+    exit::report_bypasses(bypasses::may_find_bypass);
 }
 
 #[used]

@@ -24,7 +24,7 @@ const CORE: c_int = 1;
 /// Number of the table of functions that take a domain.
 const CORE2: c_int = 5;
 
-/// A table that NVTX provides. It has the function that returns the other tables.
+/// Table of callbacks that NVTX provides. Its function returns NVTX's other tables by their numbers.
 #[repr(C)]
 struct Callbacks {
     size: usize,
@@ -47,7 +47,7 @@ pub struct Attributes {
 const ASCII: i32 = 1;
 /// Form of a name: a text of wide characters.
 const WIDE: i32 = 2;
-/// Form of a name: a handle that [`register`] has returned.
+/// Form of a name: a handle that [`nvtx_register_string`] has returned.
 const REGISTERED: i32 = 3;
 
 /// Number of bytes that are kept of a name in wide characters.
@@ -63,12 +63,10 @@ const UNCOUNTED: c_int = -2;
 ///
 /// `tables` is NVTX's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn InitializeInjectionNvtx2(
-    tables: Option<unsafe extern "C" fn(u32) -> *const c_void>,
-) -> c_int {
+pub unsafe extern "C" fn InitializeInjectionNvtx2(tables: Option<unsafe extern "C" fn(u32) -> *const c_void>) -> c_int {
     let mut is_taken = false;
     guarded(|| {
-        if !is_asked() {
+        if !is_named_in_environment() {
             return;
         }
         // SAFETY: the caller's promise: it returns NULL or what is in its table of that number.
@@ -76,7 +74,7 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(
         // SAFETY: the caller promises that it is null or such a table, whose size says that all of it is there.
         let callbacks = unsafe { callbacks.as_ref() }.filter(|known| known.size >= size_of::<Callbacks>());
         let Some(table) = callbacks.and_then(|callbacks| callbacks.table) else { return };
-        for (module, functions) in [(CORE, of_core()), (CORE2, of_domains())] {
+        for (module, functions) in [(CORE, core_replacements()), (CORE2, domain_replacements())] {
             let (mut entries, mut count) = (ptr::null_mut(), 0);
             // SAFETY: both outputs are writable.
             if unsafe { table(module, &mut entries, &mut count) } == 0 || entries.is_null() {
@@ -98,7 +96,7 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(
 
 /// Returns true if NVTX was asked to load this library. Some versions of NVTX also search the loaded libraries for
 /// [`InitializeInjectionNvtx2`].
-fn is_asked() -> bool {
+fn is_named_in_environment() -> bool {
     let mut is_asked = false;
     environment::each(|variable| {
         is_asked |= variable.starts_with(b"NVTX_INJECTION64_PATH=") && variable.ends_with(b"/libcupeer.so");
@@ -107,34 +105,34 @@ fn is_asked() -> bool {
 }
 
 /// Returns our replacements for functions of the default domain, with their indexes in the table.
-fn of_core() -> Vec<(usize, *const c_void)> {
+fn core_replacements() -> Vec<(usize, *const c_void)> {
     vec![
-        (1, mark_name::<Attributes> as *const c_void),
-        (2, mark_name::<c_char> as *const c_void),
-        (3, mark_name::<u32> as *const c_void),
-        (4, start::<Attributes> as *const c_void),
-        (5, start::<c_char> as *const c_void),
-        (6, start::<u32> as *const c_void),
-        (7, end as *const c_void),
-        (8, push::<Attributes> as *const c_void),
-        (9, push::<c_char> as *const c_void),
-        (10, push::<u32> as *const c_void),
-        (11, pop as *const c_void),
+        (1, nvtx_mark::<Attributes> as *const c_void),
+        (2, nvtx_mark::<c_char> as *const c_void),
+        (3, nvtx_mark::<u32> as *const c_void),
+        (4, nvtx_range_start::<Attributes> as *const c_void),
+        (5, nvtx_range_start::<c_char> as *const c_void),
+        (6, nvtx_range_start::<u32> as *const c_void),
+        (7, nvtx_range_end as *const c_void),
+        (8, nvtx_range_push::<Attributes> as *const c_void),
+        (9, nvtx_range_push::<c_char> as *const c_void),
+        (10, nvtx_range_push::<u32> as *const c_void),
+        (11, nvtx_range_pop as *const c_void),
     ]
 }
 
 /// Returns our replacements for functions that take a domain, with their indexes in the table.
-fn of_domains() -> Vec<(usize, *const c_void)> {
+fn domain_replacements() -> Vec<(usize, *const c_void)> {
     vec![
-        (1, mark_in as *const c_void),
-        (2, start_in as *const c_void),
-        (3, end_in as *const c_void),
-        (4, push_in::<Attributes> as *const c_void),
-        (5, pop_in as *const c_void),
-        (10, register::<c_char> as *const c_void),
-        (11, register::<u32> as *const c_void),
-        (12, domain as *const c_void),
-        (13, domain as *const c_void),
+        (1, nvtx_domain_mark as *const c_void),
+        (2, nvtx_domain_range_start as *const c_void),
+        (3, nvtx_domain_range_end as *const c_void),
+        (4, nvtx_domain_range_push::<Attributes> as *const c_void),
+        (5, nvtx_domain_range_pop as *const c_void),
+        (10, nvtx_register_string::<c_char> as *const c_void),
+        (11, nvtx_register_string::<u32> as *const c_void),
+        (12, nvtx_create_domain as *const c_void),
+        (13, nvtx_create_domain as *const c_void),
     ]
 }
 
@@ -142,24 +140,24 @@ fn of_domains() -> Vec<(usize, *const c_void)> {
 const DEFAULT: *mut c_void = ptr::null_mut();
 
 /// A form in which the program passes a name: bytes, wide characters, or attributes that contain either.
-trait Name {
+trait NvtxName {
     /// Calls `work` with the bytes of the name; `None` if there is no name.
     ///
     /// # Safety
     ///
     /// It is null, or the program's; a text ends in NUL.
-    unsafe fn with<R>(name: *const Self, work: impl FnOnce(Option<&[u8]>) -> R) -> R;
+    unsafe fn with_bytes<R>(name: *const Self, work: impl FnOnce(Option<&[u8]>) -> R) -> R;
 }
 
-impl Name for c_char {
-    unsafe fn with<R>(name: *const c_char, work: impl FnOnce(Option<&[u8]>) -> R) -> R {
+impl NvtxName for c_char {
+    unsafe fn with_bytes<R>(name: *const c_char, work: impl FnOnce(Option<&[u8]>) -> R) -> R {
         // SAFETY: as promised, and not null.
         work((!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_bytes()))
     }
 }
 
-impl Name for u32 {
-    unsafe fn with<R>(name: *const u32, work: impl FnOnce(Option<&[u8]>) -> R) -> R {
+impl NvtxName for u32 {
+    unsafe fn with_bytes<R>(name: *const u32, work: impl FnOnce(Option<&[u8]>) -> R) -> R {
         if name.is_null() {
             return work(None);
         }
@@ -178,17 +176,17 @@ impl Name for u32 {
     }
 }
 
-impl Name for Attributes {
-    unsafe fn with<R>(name: *const Attributes, work: impl FnOnce(Option<&[u8]>) -> R) -> R {
+impl NvtxName for Attributes {
+    unsafe fn with_bytes<R>(name: *const Attributes, work: impl FnOnce(Option<&[u8]>) -> R) -> R {
         // SAFETY: as promised.
         let attributes = unsafe { name.as_ref() };
         let whole = attributes.filter(|known| usize::from(known.size) >= size_of::<Attributes>());
         match whole.map(|known| (known.kind, known.message)) {
             // A registered name is the address of a text that `register` has copied.
             // SAFETY: as promised: a text in this form.
-            Some((ASCII | REGISTERED, message)) => unsafe { c_char::with(message, work) },
+            Some((ASCII | REGISTERED, message)) => unsafe { c_char::with_bytes(message, work) },
             // SAFETY: as promised: a text in this form.
-            Some((WIDE, message)) => unsafe { u32::with(message.cast(), work) },
+            Some((WIDE, message)) => unsafe { u32::with_bytes(message.cast(), work) },
             _ => work(None),
         }
     }
@@ -199,13 +197,13 @@ impl Name for Attributes {
 ///
 /// # Safety
 ///
-/// As for [`Name::with`].
-unsafe fn begin<N: Name>(owner: Owner, name: *const N) -> Option<(u64, usize)> {
+/// As for [`NvtxName::with_bytes`].
+unsafe fn begin<N: NvtxName>(owner: Owner, name: *const N) -> Option<(u64, usize)> {
     let mut begun = None;
     guarded(|| {
         // SAFETY: as promised.
         begun = unsafe {
-            N::with(name, |name| {
+            N::with_bytes(name, |name| {
                 name.map(mark);
                 ranges::begin(owner, name)
             })
@@ -215,7 +213,7 @@ unsafe fn begin<N: Name>(owner: Owner, name: *const N) -> Option<(u64, usize)> {
 }
 
 /// Ends a range with a mark. Returns the number of ranges that were around it; `None` if that is unknown.
-fn ended(owner: Owner, number: Option<u64>) -> Option<usize> {
+fn end_range(owner: Owner, number: Option<u64>) -> Option<usize> {
     let mut around = None;
     guarded(|| around = ranges::end(owner, number, |text| _ = mark(text)));
     around
@@ -225,63 +223,63 @@ fn level(around: Option<usize>) -> c_int {
     around.map_or(UNCOUNTED, |around| around as c_int)
 }
 
-unsafe extern "C" fn mark_name<N: Name>(name: *const N) {
+unsafe extern "C" fn nvtx_mark<N: NvtxName>(name: *const N) {
     guarded(|| {
         // SAFETY: the program's name.
-        unsafe { N::with(name, |name| name.map(mark)) };
+        unsafe { N::with_bytes(name, |name| name.map(mark)) };
     });
 }
 
-unsafe extern "C" fn start<N: Name>(name: *const N) -> u64 {
+unsafe extern "C" fn nvtx_range_start<N: NvtxName>(name: *const N) -> u64 {
     // SAFETY: the program's name.
     unsafe { begin(Owner::Process, name) }.map_or(0, |(number, _)| number)
 }
 
-unsafe extern "C" fn end(number: u64) {
-    ended(Owner::Process, Some(number));
+unsafe extern "C" fn nvtx_range_end(number: u64) {
+    end_range(Owner::Process, Some(number));
 }
 
-unsafe extern "C" fn push<N: Name>(name: *const N) -> c_int {
+unsafe extern "C" fn nvtx_range_push<N: NvtxName>(name: *const N) -> c_int {
     // SAFETY: the program's name.
-    unsafe { push_in(DEFAULT, name) }
+    unsafe { nvtx_domain_range_push(DEFAULT, name) }
 }
 
-unsafe extern "C" fn pop() -> c_int {
+unsafe extern "C" fn nvtx_range_pop() -> c_int {
     // SAFETY: it only tells domains apart.
-    unsafe { pop_in(DEFAULT) }
+    unsafe { nvtx_domain_range_pop(DEFAULT) }
 }
 
-unsafe extern "C" fn mark_in(_domain: *mut c_void, attributes: *const Attributes) {
+unsafe extern "C" fn nvtx_domain_mark(_domain: *mut c_void, attributes: *const Attributes) {
     // SAFETY: the program's attributes.
-    unsafe { mark_name(attributes) }
+    unsafe { nvtx_mark(attributes) }
 }
 
-unsafe extern "C" fn start_in(_domain: *mut c_void, attributes: *const Attributes) -> u64 {
+unsafe extern "C" fn nvtx_domain_range_start(_domain: *mut c_void, attributes: *const Attributes) -> u64 {
     // SAFETY: the program's attributes.
-    unsafe { start(attributes) }
+    unsafe { nvtx_range_start(attributes) }
 }
 
-unsafe extern "C" fn end_in(_domain: *mut c_void, number: u64) {
-    ended(Owner::Process, Some(number));
+unsafe extern "C" fn nvtx_domain_range_end(_domain: *mut c_void, number: u64) {
+    end_range(Owner::Process, Some(number));
 }
 
-unsafe extern "C" fn push_in<N: Name>(domain: *mut c_void, name: *const N) -> c_int {
+unsafe extern "C" fn nvtx_domain_range_push<N: NvtxName>(domain: *mut c_void, name: *const N) -> c_int {
     // SAFETY: the program's name.
     level(unsafe { begin(Owner::this_thread(domain as usize), name) }.map(|(_, around)| around))
 }
 
-unsafe extern "C" fn pop_in(domain: *mut c_void) -> c_int {
-    level(ended(Owner::this_thread(domain as usize), None))
+unsafe extern "C" fn nvtx_domain_range_pop(domain: *mut c_void) -> c_int {
+    level(end_range(Owner::this_thread(domain as usize), None))
 }
 
 /// Copies a text, and returns the address of the copy as a handle by which the program can name the text. The copy is never
 /// freed: programs register few texts.
-unsafe extern "C" fn register<N: Name>(_domain: *mut c_void, text: *const N) -> *mut c_char {
+unsafe extern "C" fn nvtx_register_string<N: NvtxName>(_domain: *mut c_void, text: *const N) -> *mut c_char {
     let mut copy = ptr::null_mut();
     guarded(|| {
         // SAFETY: the program's text; strndup reads so many bytes.
         copy = unsafe {
-            N::with(text, |name| {
+            N::with_bytes(text, |name| {
                 name.map_or(ptr::null_mut(), |name| libc::strndup(name.as_ptr().cast(), name.len()))
             })
         };
@@ -291,7 +289,7 @@ unsafe extern "C" fn register<N: Name>(_domain: *mut c_void, text: *const N) -> 
 
 /// Returns a handle of a domain. The ranges of each domain nest separately; the domain's name is not kept. NVTX takes a null
 /// handle to mean that no tool uses the domain. The handle is never freed: programs have few domains.
-unsafe extern "C" fn domain(_name: *const c_void) -> *const c_void {
+unsafe extern "C" fn nvtx_create_domain(_name: *const c_void) -> *const c_void {
     static DOMAIN: u8 = 0;
     // SAFETY: malloc has no preconditions. What it gives is only told from others.
     let own = unsafe { libc::malloc(1) };

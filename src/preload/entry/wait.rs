@@ -38,7 +38,7 @@ macro_rules! next {
 
 /// Calls `work` with a place for the status of a child: the program's own place if it passed one. If the status says that a
 /// signal killed the child, notes that.
-fn noting(status: *mut c_int, work: impl FnOnce(*mut c_int) -> pid_t) -> pid_t {
+fn note_if_killed(status: *mut c_int, work: impl FnOnce(*mut c_int) -> pid_t) -> pid_t {
     let mut own = 0;
     let place = if status.is_null() { &raw mut own } else { status };
     let pid = work(place);
@@ -46,20 +46,20 @@ fn noting(status: *mut c_int, work: impl FnOnce(*mut c_int) -> pid_t) -> pid_t {
         // SAFETY: the call has written there.
         let status = unsafe { place.read_unaligned() };
         if libc::WIFSIGNALED(status) {
-            note(pid, libc::WTERMSIG(status));
+            note_if_recording(pid, libc::WTERMSIG(status));
         }
     }
     pid
 }
 
 #[cold]
-fn note(pid: pid_t, signal: c_int) {
+fn note_if_recording(pid: pid_t, signal: c_int) {
     if settings::get().record.is_some() {
         guarded(|| ended_child::note_killed(pid as u32, signal as u8));
     }
 }
 
-/// The libc function, interposed.
+/// Replaces libc's `wait`: notes the end of a child that a signal killed.
 ///
 /// # Safety
 ///
@@ -67,10 +67,10 @@ fn note(pid: pid_t, signal: c_int) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn wait(status: *mut c_int) -> pid_t {
     let next = next!(WAIT, extern "C-unwind" fn(*mut c_int) -> pid_t, -1);
-    noting(status, |status| next(status))
+    note_if_killed(status, |status| next(status))
 }
 
-/// The libc function, interposed.
+/// Replaces libc's `waitpid`: notes the end of a child that a signal killed.
 ///
 /// # Safety
 ///
@@ -78,10 +78,10 @@ pub unsafe extern "C-unwind" fn wait(status: *mut c_int) -> pid_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t {
     let next = next!(WAITPID, extern "C-unwind" fn(pid_t, *mut c_int, c_int) -> pid_t, -1);
-    noting(status, |status| next(pid, status, options))
+    note_if_killed(status, |status| next(pid, status, options))
 }
 
-/// The libc function, interposed.
+/// Replaces libc's `wait3`: notes the end of a child that a signal killed.
 ///
 /// # Safety
 ///
@@ -89,37 +89,27 @@ pub unsafe extern "C-unwind" fn waitpid(pid: pid_t, status: *mut c_int, options:
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn wait3(status: *mut c_int, options: c_int, usage: *mut c_void) -> pid_t {
     let next = next!(WAIT3, extern "C-unwind" fn(*mut c_int, c_int, *mut c_void) -> pid_t, -1);
-    noting(status, |status| next(status, options, usage))
+    note_if_killed(status, |status| next(status, options, usage))
 }
 
-/// The libc function, interposed.
+/// Replaces libc's `wait4`: notes the end of a child that a signal killed.
 ///
 /// # Safety
 ///
 /// As for libc's function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn wait4(
-    pid: pid_t,
-    status: *mut c_int,
-    options: c_int,
-    usage: *mut c_void,
-) -> pid_t {
+pub unsafe extern "C-unwind" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut c_void) -> pid_t {
     let next = next!(WAIT4, extern "C-unwind" fn(pid_t, *mut c_int, c_int, *mut c_void) -> pid_t, -1);
-    noting(status, |status| next(pid, status, options, usage))
+    note_if_killed(status, |status| next(pid, status, options, usage))
 }
 
-/// The libc function, interposed.
+/// Replaces libc's `waitid`: notes the end of a child that a signal killed.
 ///
 /// # Safety
 ///
 /// As for libc's function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn waitid(
-    kind: idtype_t,
-    id: id_t,
-    about: *mut siginfo_t,
-    options: c_int,
-) -> c_int {
+pub unsafe extern "C-unwind" fn waitid(kind: idtype_t, id: id_t, about: *mut siginfo_t, options: c_int) -> c_int {
     let next = next!(WAITID, extern "C-unwind" fn(idtype_t, id_t, *mut siginfo_t, c_int) -> c_int, -1);
     let result = next(kind, id, about, options);
     // SAFETY: after success, what is not null has been filled.
@@ -127,7 +117,7 @@ pub unsafe extern "C-unwind" fn waitid(
         && matches!(about.si_code, libc::CLD_KILLED | libc::CLD_DUMPED)
     {
         // SAFETY: of a child's end, both are filled.
-        note(unsafe { about.si_pid() }, unsafe { about.si_status() });
+        note_if_recording(unsafe { about.si_pid() }, unsafe { about.si_status() });
     }
     result
 }

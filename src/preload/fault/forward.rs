@@ -9,25 +9,25 @@ use cupeer_spec::record::live::{Entry, kind};
 /// IPC handle that is passed by value.
 pub type ArgumentWords = [u64; MOST_ARGUMENTS];
 
-/// Call that faults may change.
-pub struct Forward<'a> {
+/// Call whose result or outputs a fault plan or a denied pair may change.
+pub struct ForwardedCall<'a> {
     pub id: FnId,
     pub words: &'a ArgumentWords,
     /// Return address of the call.
     pub caller: usize,
 }
 
-impl Forward<'_> {
+impl ForwardedCall<'_> {
     /// Returns the live table's entry of the object that the call is about to open: see [`export_of`].
-    pub fn export(&self) -> Option<Entry> {
-        export_of(kind::exported(self.id.spec().opens()?.object), self.handle()?)
+    pub fn live_export(&self) -> Option<Entry> {
+        export_of(kind::exported_kind(self.id.spec().opens()?.object), self.handle()?)
     }
 
     /// Returns the handle that the call is about to open.
     pub fn handle(&self) -> Option<&[u8; 64]> {
         let function = self.id.spec();
         let Shared { handle, .. } =
-            function.opens().filter(|shared| function.args()[shared.handle].size() == 64)?;
+            function.opens().filter(|shared| function.args()[shared.handle].value_size() == 64)?;
         // SAFETY: the word of a handle by value is the address of its bytes, which the caller keeps during the call.
         unsafe { (self.words[handle] as *const [u8; 64]).as_ref() }
     }

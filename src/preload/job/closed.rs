@@ -1,13 +1,13 @@
 //! Remembers the mappings that this process closed last, to tell a second close from a wrong pointer.
 
-use crate::sys::book::Book;
+use crate::sys::book::LockedFacts;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::process::tid;
 use cupeer_rules::decide::ClosedBy;
 use cupeer_spec::record::live::Entry;
 
-/// Number of last closes that are remembered.
+/// Number of closes that are remembered. A new close replaces the oldest.
 const REMEMBERED: usize = 256;
 
 /// The close of a mapping of another process's memory.
@@ -41,12 +41,12 @@ const NONE: LastClose =
     LastClose { address: 0, fingerprint: 0, context: 0, monotonic: 0, with_context: false, by: None };
 
 /// The initial value is all zeros, so that the table takes no room in the library's file.
-static CLOSES: Book<LastCloses> = Book::new(LastCloses { all: [NONE; REMEMBERED], next: 0 });
+static CLOSES: LockedFacts<LastCloses> = LockedFacts::new(LastCloses { all: [NONE; REMEMBERED], next: 0 });
 
 /// Remembers that a mapping was closed, or ended `with_context`. `by` is the caller of this thread's call that did so; `None` if
 /// no call was seen.
 pub fn note(entry: &Entry, with_context: bool, by: Option<&Caller>) {
-    let by = by.map(|by| ClosedBy { tid: tid(), library: by.file(), offset: by.offset as u64 });
+    let by = by.map(|by| ClosedBy { tid: tid(), library: by.file_name_array(), offset: by.offset as u64 });
     let Entry { address, fingerprint, peer: context, .. } = *entry;
     let close = LastClose { address, fingerprint, context, monotonic: clock::now(), with_context, by };
     CLOSES.with(|closes| {
@@ -64,7 +64,7 @@ pub fn find(address: u64) -> Option<LastClose> {
 }
 
 /// Returns true if the last close in a context was that of a mapping which ended because the context was destroyed.
-pub fn has_gone_with(context: u64) -> bool {
+pub fn has_closed_with_context(context: u64) -> bool {
     let last = |closes: &mut LastCloses| {
         let in_context = closes.iter().filter(|close| close.context == context);
         in_context.max_by_key(|close| close.monotonic).is_some_and(|close| close.with_context)
@@ -93,8 +93,8 @@ mod tests {
         assert!(find(0).is_none());
         (entry.address, entry.peer) = (1, 7);
         note(&entry, false, None);
-        assert!(!has_gone_with(7) && !has_gone_with(8));
+        assert!(!has_closed_with_context(7) && !has_closed_with_context(8));
         note(&entry, true, None);
-        assert!(has_gone_with(7) && !has_gone_with(8));
+        assert!(has_closed_with_context(7) && !has_closed_with_context(8));
     }
 }

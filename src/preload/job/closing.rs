@@ -7,7 +7,7 @@
 use super::live;
 use core::cell::Cell;
 use cupeer_spec::function::FnSpec;
-use cupeer_spec::record::live::{Uses, own_key};
+use cupeer_spec::record::live::{Uses, process_object_key};
 
 /// The effect of a forwarded call on the open object that it closes. The count of opens is already reduced.
 #[derive(Clone, Copy, Default)]
@@ -16,9 +16,9 @@ pub enum Closing {
     #[default]
     Nothing,
     /// The call closes an object that was opened several times, and that stays open.
-    OneOf(live::Place),
+    OneOf(live::EntryRef),
     /// The call closes an object for the last time, and must give up the object's entry.
-    Last(live::Place),
+    Last(live::EntryRef),
     /// The object is not known, because other threads kept opening and closing it during the search.
     Unknown,
 }
@@ -28,7 +28,7 @@ impl Closing {
     pub fn begin(function: &FnSpec, kind: u32, a: u64, b: u64) -> Closing {
         /// Number of searches, because another thread may move the count to a new entry during a search.
         const ATTEMPTS: u32 = 16;
-        let key = own_key(live::own(), kind, a, b);
+        let key = process_object_key(live::own_owner_number(), kind, a, b);
         // A call that destroys an object closes it, no matter how often it was opened.
         let closes_all = function.ends().is_some();
         for _ in 0..ATTEMPTS {
@@ -57,7 +57,7 @@ impl Closing {
     pub fn undo(&self) {
         match self {
             Closing::Last(place) => drop(place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }))),
-            Closing::OneOf(place) => drop(count_in(place)),
+            Closing::OneOf(place) => drop(count_another_open(place)),
             Closing::Nothing | Closing::Unknown => {}
         }
     }
@@ -65,7 +65,7 @@ impl Closing {
 
 /// Adds one to the number of opens, unless another thread is closing the object for the last time. Returns true if the number was
 /// increased.
-pub fn count_in(place: &live::Place) -> bool {
+pub fn count_another_open(place: &live::EntryRef) -> bool {
     place.change(|uses| (uses.count > 0).then(|| Uses { count: uses.count + 1, ..uses })).is_some()
 }
 
@@ -85,16 +85,11 @@ mod tests {
             // The pid must exist: entries that dead processes were filling are reclaimed.
             be(std::process::id());
             let (function, address) = (FnId::cuIpcCloseMemHandle.spec(), 0x1000);
-            let key = own_key(live::own(), kind::OPENED_MEMORY, address, 0);
+            let key = process_object_key(live::own_owner_number(), kind::OPENED_MEMORY, address, 0);
             let open = || {
-                if live::find_where(key, count_in).is_none() {
-                    let new = Entry {
-                        key,
-                        kind: kind::OPENED_MEMORY,
-                        address,
-                        count: 1,
-                        ..Entry::from_words([0; WORDS])
-                    };
+                if live::find_where(key, count_another_open).is_none() {
+                    let new =
+                        Entry { key, kind: kind::OPENED_MEMORY, address, count: 1, ..Entry::from_words([0; WORDS]) };
                     assert!(reclaim::insert(new));
                 }
             };

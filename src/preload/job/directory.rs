@@ -5,13 +5,13 @@ use crate::sys::allocate::allocate;
 use crate::sys::clock;
 use crate::sys::errno::errno;
 use crate::sys::files::{self, PATH_MAX};
-use crate::sys::line::{Line, Short};
-use crate::sys::opened::{FileInfo, Opened};
+use crate::sys::line::{LineBuffer, ShortText};
+use crate::sys::opened::{FileInfo, OpenedFile};
 use crate::sys::process;
 use crate::sys::process::{boot_id, tid};
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
-use cupeer_spec::record::begun::Folder;
+use cupeer_spec::record::begun::HostFolder;
 use cupeer_spec::record::job;
 
 /// A path that ends in NUL. It is large for the stack, but few functions have one, and they run once per process.
@@ -25,7 +25,7 @@ pub struct Directory {
 
 impl Directory {
     /// Returns the path of the file `name` in the directory. Fails if the path is too long.
-    pub fn file(&self, name: &str) -> Result<Path, c_int> {
+    pub fn path_of(&self, name: &str) -> Result<Path, c_int> {
         let length = self.path.iter().position(|byte| *byte == 0).unwrap_or(0);
         let mut path = self.path;
         let place = path.get_mut(length..length + 1 + name.len() + 1).ok_or(libc::ENAMETOOLONG)?;
@@ -51,29 +51,29 @@ impl Directory {
 
     /// Returns the subdirectory for this host, which may not exist.
     pub fn folder_of_host(&self) -> Result<Directory, c_int> {
-        let path = self.file(Short::<24>::new(format_args!("{}", Folder(boot_id()))).text())?;
+        let path = self.path_of(ShortText::<24>::new(format_args!("{}", HostFolder(boot_id()))).text())?;
         Ok(Directory { path, mode: self.mode })
     }
 
     /// Opens a file of the directory for reading and writing, if the file's owner is trusted.
-    pub fn open(&self, path: &Path) -> Result<Opened, c_int> {
-        let file = Opened::open(c_path(path), libc::O_RDWR)?;
-        if self.trusts(file.about().ownership.owner) { Ok(file) } else { Err(libc::EPERM) }
+    pub fn open(&self, path: &Path) -> Result<OpenedFile, c_int> {
+        let file = OpenedFile::open(c_path(path), libc::O_RDWR)?;
+        if self.trusts(file.info().ownership.owner) { Ok(file) } else { Err(libc::EPERM) }
     }
 
     /// Adds a line to a file of the directory, which is created if it does not exist. The line is written at once, because other
     /// processes may add lines at the same time.
     pub fn add_line(&self, name: &str, line: &[u8]) -> Result<(), c_int> {
-        let path = self.file(name)?;
+        let path = self.path_of(name)?;
         for _ in 0..4 {
-            let file = match Opened::open(c_path(&path), libc::O_WRONLY | libc::O_APPEND) {
+            let file = match OpenedFile::open(c_path(&path), libc::O_WRONLY | libc::O_APPEND) {
                 Err(libc::ENOENT) => {
-                    publish(self, &path, ".new", |_| Ok(()))?;
+                    create_complete_file(self, &path, ".new", |_| Ok(()))?;
                     continue;
                 }
                 found => found?,
             };
-            if !self.trusts(file.about().ownership.owner) {
+            if !self.trusts(file.info().ownership.owner) {
                 return Err(libc::EPERM);
             }
             files::write(file.descriptor(), line)?;
@@ -102,16 +102,16 @@ impl Directory {
     /// Returns the owner of a new file that we create here. A network file system can map root to another user, and containers
     /// map users.
     fn owner_of_new(&self) -> Option<u32> {
-        let path = self.temporary(".owner").ok()?;
-        let made = Opened::create(c_path(&path), self.mode).ok()?;
+        let path = self.temporary_path(".owner").ok()?;
+        let made = OpenedFile::create(c_path(&path), self.mode).ok()?;
         // SAFETY: the path ends in NUL.
         unsafe { libc::unlink(c_path(&path).as_ptr()) };
-        Some(made.about().ownership.owner)
+        Some(made.info().ownership.owner)
     }
 
     /// Returns the path of a temporary file that no other thread uses.
-    fn temporary(&self, prefix: &str) -> Result<Path, c_int> {
-        self.file(Short::<64>::new(format_args!("{prefix}-{}-{:x}", tid(), clock::realtime())).text())
+    fn temporary_path(&self, prefix: &str) -> Result<Path, c_int> {
+        self.path_of(ShortText::<64>::new(format_args!("{prefix}-{}-{:x}", tid(), clock::realtime())).text())
     }
 }
 
@@ -123,18 +123,18 @@ pub fn c_path(path: &Path) -> &CStr {
 /// Returns the directory of this process's record. Creates the directory and its key if they do not exist.
 pub fn directory() -> Result<Directory, c_int> {
     let record = settings::get().record.as_ref().ok_or(libc::ENOENT)?;
-    let directory = named().ok_or(libc::ENAMETOOLONG)?;
+    let directory = configured_directory().ok_or(libc::ENAMETOOLONG)?;
     create(&directory.path, record.shared);
-    share_key(&directory)?;
+    adopt_or_create_key(&directory)?;
     Ok(directory)
 }
 
 /// Returns the directory of this process's record without creating it; `None` if the settings ask for no record, or if its path
 /// is too long.
-pub fn named() -> Option<Directory> {
+pub fn configured_directory() -> Option<Directory> {
     let record = settings::get().record.as_ref()?;
     let mut path = [0; PATH_MAX];
-    files::expand(&record.directory, process::owner(), &mut path)?;
+    files::expand(&record.directory, process::recording_owner_pid(), &mut path)?;
     Some(Directory { path, mode: if record.shared { 0o660 } else { OWN } })
 }
 
@@ -177,14 +177,13 @@ pub fn is_remote(directory: &Path) -> bool {
     // SAFETY: all-zero bytes are a statfs; the path ends in NUL, and the call writes to a variable of ours.
     unsafe {
         let mut about: libc::statfs = core::mem::zeroed();
-        libc::statfs(c_path(directory).as_ptr(), &mut about) == 0
-            && REMOTE.contains(&(about.f_type & 0xffff_ffff))
+        libc::statfs(c_path(directory).as_ptr(), &mut about) == 0 && REMOTE.contains(&(about.f_type & 0xffff_ffff))
     }
 }
 
 /// Adopts the key for fingerprints from the file of the job. If there is no such file, creates it with the key of this process.
-fn share_key(directory: &Directory) -> Result<(), c_int> {
-    let file = directory.file(job::FILE)?;
+fn adopt_or_create_key(directory: &Directory) -> Result<(), c_int> {
+    let file = directory.path_of(job::FILE)?;
     let mut text = [0; 512];
     match read_job(directory, &file, &mut text) {
         Err(libc::ENOENT) => {}
@@ -193,15 +192,15 @@ fn share_key(directory: &Directory) -> Result<(), c_int> {
             return Ok(());
         }
     }
-    let mut key = settings::get().job;
+    let mut key = settings::get().fingerprint_key;
     if key == [0; 16] {
         // The system call is made by its number, because glibc has a function for it only since 2.25.
         // SAFETY: the buffer has the length that is given.
         unsafe { libc::syscall(libc::SYS_getrandom, key.as_mut_ptr(), key.len(), 0) };
     }
-    let mut line = Line::new();
+    let mut line = LineBuffer::new();
     let _ = writeln!(line, "{}\n{}={:032x}", job::FIRST_LINE, job::KEY, u128::from_be_bytes(key));
-    publish(directory, &file, ".job", |new| files::write(new.descriptor(), line.bytes()))?;
+    create_complete_file(directory, &file, ".job", |new| files::write(new.descriptor(), line.bytes()))?;
     let length = read_job(directory, &file, &mut text)?;
     take_key(&text[..length]);
     Ok(())
@@ -210,33 +209,28 @@ fn share_key(directory: &Directory) -> Result<(), c_int> {
 /// Reads the file of the job into `text`, if it belongs to the directory's owner or to us, or if the recording is shared. Returns
 /// the length.
 fn read_job(directory: &Directory, path: &Path, text: &mut [u8]) -> Result<usize, c_int> {
-    let file = Opened::open(c_path(path), libc::O_RDONLY)?;
-    let owner = file.about().ownership.owner;
-    let is_owners =
-        || FileInfo::at(c_path(&directory.path), 0).is_some_and(|about| about.ownership.owner == owner);
-    if directory.trusts(owner) || is_owners() {
-        files::read_from(file.descriptor(), text)
-    } else {
-        Err(libc::EPERM)
-    }
+    let file = OpenedFile::open(c_path(path), libc::O_RDONLY)?;
+    let owner = file.info().ownership.owner;
+    let is_owners = || FileInfo::at(c_path(&directory.path), 0).is_some_and(|about| about.ownership.owner == owner);
+    if directory.trusts(owner) || is_owners() { files::read_from(file.descriptor(), text) } else { Err(libc::EPERM) }
 }
 
 fn take_key(text: &[u8]) {
-    if let Some(found) = job::key_in(text).and_then(job::key) {
+    if let Some(found) = job::find_key_digits(text).and_then(job::parse_key) {
         key::adopt(found);
     }
 }
 
 /// Creates a file of the directory. Fills it under a temporary name first, so that other processes only see it complete. If
 /// another process created the file first, that file stays.
-pub fn publish(
+pub fn create_complete_file(
     directory: &Directory,
     path: &Path,
     prefix: &str,
-    fill: impl FnOnce(&Opened) -> Result<(), c_int>,
+    fill: impl FnOnce(&OpenedFile) -> Result<(), c_int>,
 ) -> Result<(), c_int> {
-    let temporary = directory.temporary(prefix)?;
-    let file = Opened::create(c_path(&temporary), directory.mode)?;
+    let temporary = directory.temporary_path(prefix)?;
+    let file = OpenedFile::create(c_path(&temporary), directory.mode)?;
     let made = fill(&file);
     // SAFETY: the paths end in NUL; the descriptor was opened above.
     unsafe {
@@ -253,16 +247,16 @@ pub fn publish(
     made
 }
 
-/// Creates a file as [`publish`] does. It has `size` bytes, which are zero at first. `fill` receives the address of the mapped
-/// file.
-pub fn publish_mapped(
+/// Creates a file as [`create_complete_file`] does. It has `size` bytes, which are zero at first. `fill` receives the
+/// address of the mapped file.
+pub fn create_mapped_file(
     directory: &Directory,
     path: &Path,
     prefix: &str,
     size: usize,
     fill: impl FnOnce(*mut u8),
 ) -> Result<(), c_int> {
-    publish(directory, path, prefix, |file| {
+    create_complete_file(directory, path, prefix, |file| {
         allocate(file.descriptor(), 0, size as u64)?;
         let mapped = file.map(0, size)?;
         fill(mapped);

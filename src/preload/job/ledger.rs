@@ -1,7 +1,7 @@
 //! Enters what calls open and end in the live table, and notes which memory is gone.
 
 use super::closed;
-use super::closing::{Closing, count_in};
+use super::closing::{Closing, count_another_open};
 use super::importers::importers;
 use super::live;
 use super::order;
@@ -11,20 +11,20 @@ use super::reclaim;
 use super::tombstones;
 use super::uses;
 use crate::driver::facts::DriverFacts;
-use crate::driver::queries::{self, number, stored_word};
+use crate::driver::queries::{self, numeric_argument, stored_word};
 use crate::driver::{contexts, counted};
-use crate::resolve::needs::{self, Needs};
+use crate::resolve::needs::{self, HistoryCondition};
 use crate::resolve::traced;
 use crate::settings;
 use crate::sys::caller::{Caller, each_frame};
 use crate::sys::clock;
-use crate::sys::every_call::{epoch, has_record};
+use crate::sys::every_call::{has_record, recording_epoch};
 use crate::sys::forks::initialized_before_fork;
 use crate::sys::process::tid;
 use cupeer_rules::decide::EndKind;
 use cupeer_spec::effect::{Effect, End, Made, Named, Object, Shared};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::live::{self as spec, Entry, Uses, WORDS, handle_key, kind, own_key};
+use cupeer_spec::record::live::{self as spec, Entry, Uses, WORDS, fingerprint_key, kind, process_object_key};
 use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::results::Result;
@@ -46,11 +46,11 @@ pub struct BeforeCall {
 impl BeforeCall {
     /// Returns true if the call closes something that is open, as far as is known.
     pub fn is_closing(&self) -> bool {
-        !matches!(self.closing, Closing::Nothing) || !live::is_on()
+        !matches!(self.closing, Closing::Nothing) || !live::has_table()
     }
 
     /// Returns true if entries were removed from the table or changed before the call.
-    pub fn takes_out(&self) -> bool {
+    pub fn has_changed_table(&self) -> bool {
         self.taken.is_some() || !matches!(self.closing, Closing::Nothing)
     }
 
@@ -72,71 +72,75 @@ pub struct CallOrigin {
     pub about: DriverFacts,
 }
 
-/// Returns true if a call that frees or destroys may end something that was shared. Not to be called for functions that are
-/// [`is_idle`].
+/// Returns true if a call that frees or destroys may end something that was shared. Must not be called while
+/// [`is_table_unaffected_by`] returns true for the function.
 pub fn may_end_shared(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     let function = id.spec();
     let often = function.ends().filter(|end| function.ends_often() && !end.object.is_context());
-    let Some(end) = often.filter(|_| live::is_on()) else { return true };
-    let has = |kind| live::find(own_key(live::own(), kind, number(id, args, end.by), 0)).is_some();
+    let Some(end) = often.filter(|_| live::has_table()) else { return true };
+    let has = |kind| {
+        live::find(process_object_key(live::own_owner_number(), kind, numeric_argument(id, args, end.by), 0)).is_some()
+    };
     // Freeing an opened object changes nothing in the table, but a rule may find that this is wrong.
     let closes = |effect: &Effect| match *effect {
-        Effect::Closes(closed) => has(kind::opened(closed.object)),
-        Effect::Ends(end) => is_checked() && has(kind::opened(end.object)),
+        Effect::Closes(closed) => has(kind::opened_kind(closed.object)),
+        Effect::Ends(end) => are_rules_checked() && has(kind::opened_kind(end.object)),
         _ => false,
     };
-    live::has_exported() && has(kind::OWNED) || live::has_others() && function.effects().iter().any(closes)
+    live::has_exported() && has(kind::OWNED) || live::has_other_entries() && function.effects().iter().any(closes)
 }
 
-fn is_checked() -> bool {
+fn are_rules_checked() -> bool {
     settings::get().check.is_some()
 }
 
 /// Returns true if no call of a function can change the table now, whatever its arguments. In most programs, this is so for frees
 /// and copies.
 #[inline(always)]
-pub fn is_idle(id: FnId) -> bool {
-    match needs::needs(id) {
-        Needs::Nothing => false,
-        Needs::Reach => !needs::has_done(Needs::Reach) && !tombstones::has_any(),
-        Needs::Gone => !tombstones::has_any(),
-        Needs::Event => !needs::has_done(Needs::Event),
-        Needs::Shared => shares_nothing(),
-        Needs::Made => !counted::is_on(),
-        Needs::Fork => initialized_before_fork(epoch()).is_none(),
+pub fn is_table_unaffected_by(id: FnId) -> bool {
+    match needs::condition_of(id) {
+        HistoryCondition::Nothing => false,
+        HistoryCondition::Reach => !needs::has_met(HistoryCondition::Reach) && !tombstones::has_any(),
+        HistoryCondition::Gone => !tombstones::has_any(),
+        HistoryCondition::Event => !needs::has_met(HistoryCondition::Event),
+        HistoryCondition::Shared => shares_nothing(),
+        HistoryCondition::Made => !counted::is_counting(),
+        HistoryCondition::Fork => initialized_before_fork(recording_epoch()).is_none(),
     }
 }
 
 /// Returns true if this process has nothing open or exported, as far as is known.
 pub fn shares_nothing() -> bool {
-    !has_record() || live::is_on() && !live::has_exported() && !live::has_others()
+    !has_record() || live::has_table() && !live::has_exported() && !live::has_other_entries()
 }
 
 /// Returns true if this process may have opened this event from another process.
 pub fn has_opened(event: u64) -> bool {
-    !live::is_on() || live::find(own_key(live::own(), kind::opened(Object::Event), event, 0)).is_some()
+    !live::has_table()
+        || live::find(process_object_key(live::own_owner_number(), kind::opened_kind(Object::Event), event, 0))
+            .is_some()
 }
 
 /// Returns the device of memory that this process has opened at an address; `None` if it does not see that device.
-pub fn opened_device(address: u64) -> Option<i32> {
-    if !live::is_on() || !live::has_others() {
+pub fn device_of_opened_memory(address: u64) -> Option<i32> {
+    if !live::has_table() || !live::has_other_entries() {
         return None;
     }
-    let opened = live::find(own_key(live::own(), kind::OPENED_MEMORY, address, 0))?;
-    let export = live::read(handle_key(kind::EXPORTED_MEMORY, opened.fingerprint()))?;
+    let opened = live::find(process_object_key(live::own_owner_number(), kind::OPENED_MEMORY, address, 0))?;
+    let export = live::read(fingerprint_key(kind::EXPORTED_MEMORY, opened.fingerprint()))?;
     queries::ordinal(export.uuid)
 }
 
 /// Returns the entry that leads from an address or event to its export, which a call is about to end. Returns `None` if an object
 /// of another process was opened there since: while a context ends in one thread, the driver may already give its addresses to
 /// another thread.
-fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> Option<live::Place> {
+fn entry_to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> Option<live::EntryRef> {
     let function = id.spec();
     let end = function.ends().filter(|end| !end.object.is_context())?;
-    let place = |kind, by| own_key(live::own(), kind, number(id, args, by), 0);
+    let place = |kind, by| process_object_key(live::own_owner_number(), kind, numeric_argument(id, args, by), 0);
     let owned = live::find(place(kind::OWNED, end.by))?;
     let opened = function.closes().and_then(|closed| {
-        live::find_where(place(kind::opened(closed.object), closed.by), live::Place::is_open)
+        live::find_where(place(kind::opened_kind(closed.object), closed.by), live::EntryRef::is_open)
     });
     opened.is_none_or(|opened| opened.is_older_than(&owned)).then_some(owned)
 }
@@ -144,29 +148,30 @@ fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> Option<live::Place> {
 /// Removes the entries of objects that a call is about to end from the table.
 pub fn before_call(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
     let function = id.spec();
-    let taken = to_be_ended(id, args).and_then(|place| {
+    let taken = entry_to_be_ended(id, args).and_then(|place| {
         let fingerprint = place.fingerprint();
         place.free().then_some(fingerprint)
     });
     // Done before the call, because another thread may be given the address before the call returns.
     let closing = match (function.closes(), function.disables()) {
         (Some(closed), _) if taken.is_none() => {
-            Closing::begin(function, kind::opened(closed.object), number(id, args, closed.by), 0)
+            Closing::begin(function, kind::opened_kind(closed.object), numeric_argument(id, args, closed.by), 0)
         }
         (_, Some(access)) => {
-            let (context, peer) = (queries::context(), number(id, args, access.by));
-            Closing::begin(function, kind::opened(access.object), context, peer)
+            let (context, peer) = (queries::context(), numeric_argument(id, args, access.by));
+            Closing::begin(function, kind::opened_kind(access.object), context, peer)
         }
         _ => Closing::Nothing,
     };
     // A context matters if it may have entries in the table, or if the call has created it.
     let is_created = || {
-        let named = function.ends_context().filter(|end| end.object == Object::Context);
-        named.is_some_and(|end| contexts::device_of_created(number(id, args, end.by)).is_some())
+        let named = function.ended_context().filter(|end| end.object == Object::Context);
+        named.is_some_and(|end| contexts::device_of_created(numeric_argument(id, args, end.by)).is_some())
     };
-    let is_known = !live::is_on() || live::has_exported() || live::has_others() || is_created();
-    let context = if is_known { queries::to_be_ended(id, args) } else { counted::to_be_ended(id, args) };
-    let begun = if is_checked() && function.opens().is_some() { clock::now() } else { 0 };
+    let is_known = !live::has_table() || live::has_exported() || live::has_other_entries() || is_created();
+    let context =
+        if is_known { queries::context_to_be_ended(id, args) } else { counted::counted_context_to_be_ended(id, args) };
+    let begun = if are_rules_checked() && function.opens().is_some() { clock::now() } else { 0 };
     BeforeCall { taken, closing, context, begun }
 }
 
@@ -174,15 +179,15 @@ pub fn before_call(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
 pub fn after_call(id: FnId, args: &[u8; MOST_ARGS], result: i32, before: &BeforeCall, origin: &CallOrigin) {
     let call = Returned { id, args, origin };
     trace_uses_of_shared(&call, result);
-    if !live::is_on() {
+    if !live::has_table() {
         return;
     }
     if result != 0 {
-        return call.enter_failure(result, before);
+        return call.restore_after_failure(result, before);
     }
     // Done first, because reading an entry as a whole costs more than all other steps here.
     if let Closing::Last(place) = before.closing {
-        give_up(&place, false, Some(&call));
+        remove_closed_entry(&place, false, Some(&call));
     }
     for effect in id.spec().effects() {
         call.enter(effect, before);
@@ -194,15 +199,15 @@ fn trace_uses_of_shared(call: &Returned, result: i32) {
     let function = call.id.spec();
     let is_enabled = result == 0 || result == Result::PEER_ACCESS_ALREADY_ENABLED as i32;
     if is_enabled && function.shares() {
-        traced::wake(Needs::Shared);
+        traced::note_condition_met(HistoryCondition::Shared);
         if function.exports().is_none() {
-            traced::wake(Needs::Reach);
+            traced::note_condition_met(HistoryCondition::Reach);
         }
     }
     let events = function.opens().or(function.exports()).filter(|shared| shared.object == Object::Event);
     if let Some(event) = events.filter(|_| result == 0) {
         order::note_shared(call.number(event.by));
-        traced::wake(Needs::Event);
+        traced::note_condition_met(HistoryCondition::Event);
     }
 }
 
@@ -216,23 +221,22 @@ struct Returned<'a> {
 impl Returned<'_> {
     /// Returns an argument as a number.
     fn number(&self, argument: usize) -> u64 {
-        number(self.id, self.args, argument)
+        numeric_argument(self.id, self.args, argument)
     }
 
     /// Returns the two fingerprints of the call's handle: of all bytes, and of the bytes that the driver checks. Returns `None`
     /// for a file descriptor whose open file has no number, because it cannot be told from others.
     fn fingerprints(&self, handle: usize) -> Option<(u64, u64)> {
-        let at = self.id.spec().place(handle).start;
-        Some((stored_word(self.args, at), stored_word(self.args, at + 8)))
-            .filter(|(fingerprint, _)| *fingerprint != 0)
+        let at = self.id.spec().argument_byte_range(handle).start;
+        Some((stored_word(self.args, at), stored_word(self.args, at + 8))).filter(|(fingerprint, _)| *fingerprint != 0)
     }
 
     /// Restores the entries of objects that a failed call did not end. If the call failed because access was already enabled,
     /// enters the access.
-    fn enter_failure(&self, result: i32, before: &BeforeCall) {
+    fn restore_after_failure(&self, result: i32, before: &BeforeCall) {
         let function = self.id.spec();
         if let (Some(fingerprint), Some(end)) = (before.taken, function.ends()) {
-            enter_owned(self.number(end.by), fingerprint, self.origin);
+            enter_export_address(self.number(end.by), fingerprint, self.origin);
         }
         before.closing.undo();
         if let Some(access) = function.enables()
@@ -253,9 +257,9 @@ impl Returned<'_> {
             Effect::Opens(shared) => {
                 if let Some(fingerprints) = self.fingerprints(shared.handle) {
                     self.enter_opened(shared, fingerprints);
-                    // Last: another thread may still note the end of what was at this address.
+                    // Done last, because another thread may still note the end of the memory that was at this address.
                     let bytes = self.origin.about.memory.map_or(1, |(_, size)| size);
-                    tombstones::note_back(self.number(shared.by), bytes);
+                    tombstones::note_memory_again(self.number(shared.by), bytes);
                 }
             }
             Effect::Enables(access, _) => self.enter_access(access),
@@ -264,8 +268,8 @@ impl Returned<'_> {
                 tombstones::note_mapped(self.number(by), self.number(size));
             }
             // A program may use a reservation before anything is mapped there, beyond its end, or from a device without access.
-            Effect::Makes(Made { object: Object::Reservation, .. }) if is_checked() => {
-                traced::wake(Needs::Gone);
+            Effect::Makes(Made { object: Object::Reservation, .. }) if are_rules_checked() => {
+                traced::note_condition_met(HistoryCondition::Gone);
             }
             // Closed objects and disabled access left the table before the call. The other effects do not change the table.
             _ => {}
@@ -280,20 +284,20 @@ impl Returned<'_> {
             End { object: Object::Mapping, by, size: Some(size), .. } => {
                 let address = self.number(by);
                 uses::forget(address);
-                if is_checked() {
+                if are_rules_checked() {
                     let mapping = Entry { address, bytes: self.number(size), ..zero_entry() };
                     self.add_tombstone(EndKind::Unmapped, false, &mapping);
                 }
             }
             End { object: Object::Reservation, by, size: Some(size), .. } => {
                 let (start, bytes) = (self.number(by), self.number(size));
-                if tombstones::first(start, bytes).is_some() {
+                if tombstones::first_gone_address(start, bytes).is_some() {
                     tombstones::note_unreserved(start, bytes, &self.entry_of_end(&zero_entry()));
                 }
             }
             End { object, .. } => {
                 if let Some(fingerprint) = before.taken {
-                    self.enter_end_of_export(kind::exported(object), fingerprint, 0);
+                    self.enter_end_of_export(kind::exported_kind(object), fingerprint, 0);
                 }
             }
         }
@@ -301,60 +305,55 @@ impl Returned<'_> {
 
     /// Enters an exported object, or counts another export of the same allocation.
     fn enter_export(&self, Shared { object, by, .. }: Shared, (fingerprint, checked): (u64, u64)) {
-        let (kind, given) = (kind::exported(object), self.number(by));
+        let (kind, given) = (kind::exported_kind(object), self.number(by));
         let (address, bytes) = self.origin.about.memory.unwrap_or((given, 0));
-        let key = handle_key(kind, fingerprint);
+        let key = fingerprint_key(kind, fingerprint);
         let known = live::find(key);
         match known {
             // The same allocation has the same handle when it is exported again.
-            Some(place) if place.is_own() && place.uses().ended == 0 => {
-                place.set_inside(given.wrapping_sub(address));
+            Some(place) if place.is_own() && place.opens_and_end().ended == 0 => {
+                place.set_pointer_offset(given.wrapping_sub(address));
             }
             _ => {
                 // A lookup would find the entry of an earlier export that ended before the new entry, so the earlier one is
                 // removed.
-                if let Some(old) = known.filter(|place| place.uses().ended != 0) {
+                if let Some(old) = known.filter(|place| place.opens_and_end().ended != 0) {
                     old.free();
                 }
                 let inside = given.wrapping_sub(address);
-                let new = Entry {
-                    fingerprint,
-                    checked,
-                    address,
-                    bytes,
-                    inside,
-                    ..new_entry(kind, key, self.origin)
-                };
+                let new = Entry { fingerprint, checked, address, bytes, inside, ..new_entry(kind, key, self.origin) };
                 if object.is_memory() {
                     uses::watch(address, bytes);
                 }
                 reclaim::insert(new);
             }
         }
-        enter_owned(address, fingerprint, self.origin);
+        enter_export_address(address, fingerprint, self.origin);
         counted::note_export(address);
     }
 
     /// Enters an object of another process that this process has opened, or counts another open of it.
     fn enter_opened(&self, Shared { object, by, .. }: Shared, (fingerprint, checked): (u64, u64)) {
-        let (kind, address) = (kind::opened(object), self.number(by));
-        if is_checked() && (object.is_memory() || object == Object::Allocation) {
+        let (kind, address) = (kind::opened_kind(object), self.number(by));
+        if are_rules_checked() && (object.is_memory() || object == Object::Allocation) {
             // The owner may free the memory, and a use may go beyond its end.
-            traced::wake(Needs::Gone);
+            traced::note_condition_met(HistoryCondition::Gone);
         }
-        let key = own_key(live::own(), kind, address, 0);
+        let key = process_object_key(live::own_owner_number(), kind, address, 0);
         // A damaged copy of a handle leads to the same mapping if the bytes that the driver checks are the same.
-        if let Some(place) = live::find_where(key, |place| place.checked() == checked && count_in(place)) {
+        if let Some(place) =
+            live::find_where(key, |place| place.checked_fingerprint() == checked && count_another_open(place))
+        {
             place.count_opening();
-            self.note_library(&place);
+            self.note_second_library(&place);
             return;
         }
         // Any other open object at this address ended in a way that we did not see. The thread that is closing an object removes
         // its entry.
-        while let Some(place) = live::find_where(key, live::Place::is_open)
-            && place.checked() != checked
+        while let Some(place) = live::find_where(key, live::EntryRef::is_open)
+            && place.checked_fingerprint() != checked
         {
-            give_up(&place, false, None);
+            remove_closed_entry(&place, false, None);
         }
         let bytes = self.origin.about.memory.map_or(0, |(_, size)| size);
         if object.is_memory() {
@@ -362,21 +361,21 @@ impl Returned<'_> {
         }
         let base = new_entry(kind, key, self.origin);
         reclaim::insert(Entry { fingerprint, checked, address, bytes, count: 1, inside: 1, ..base });
-        let export = kind::export_of(kind).and_then(|export| live::find(handle_key(export, fingerprint)));
+        let export = kind::export_kind_of(kind).and_then(|export| live::find(fingerprint_key(export, fingerprint)));
         if let Some(export) = export {
             export.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
         }
     }
 
-    /// Notes in the entry of an object that a second library has opened it, if rules are checked.
-    fn note_library(&self, place: &live::Place) {
+    /// Sets a flag in the entry of an opened object if a second library opened it, and rules are checked.
+    fn note_second_library(&self, place: &live::EntryRef) {
         let caller = self.origin.caller;
         // All libraries call the driver through the same code of the runtime, so its return address does not tell them apart.
         let is_same = || place.first_frame() == caller as u64 && !Caller::at(caller).is_runtime();
-        if !is_checked() || is_same() {
+        if !are_rules_checked() || is_same() {
             return;
         }
-        if place.read().is_some_and(|first| first.library != Caller::of(caller, self.id, true).file()) {
+        if place.read().is_some_and(|first| first.library != Caller::of(caller, self.id, true).file_name_array()) {
             let how = spec::opened::BY_OTHERS as u16;
             place.change(|uses| Some(Uses { ended: uses.ended | how, ..uses }));
         }
@@ -385,12 +384,12 @@ impl Returned<'_> {
     /// Notes the end of an export. Its entry stays while other processes have the memory open. If rules are checked, the entry
     /// stays longer, because it explains later calls with the handle.
     fn enter_end_of_export(&self, kind: u32, fingerprint: u64, how: u32) {
-        let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
+        let Some(export) = live::find(fingerprint_key(kind, fingerprint)) else { return };
         let is_memory = kind::exported_object(kind).is_some_and(Object::is_memory);
         let with_context = how & spec::ended::WITH_CONTEXT != 0;
         if let Some(entry) = is_memory.then(|| export.read()).flatten() {
             uses::forget(entry.address);
-            if is_checked() {
+            if are_rules_checked() {
                 self.add_tombstone(EndKind::Freed, with_context, &entry);
             }
         }
@@ -401,19 +400,19 @@ impl Returned<'_> {
         export.set_ended_at(clock::now());
         export.change(|uses| Some(Uses { ended: how as u16, ..uses }));
         if is_open && !with_context {
-            live::note_freed();
+            live::count_freed_while_open();
         }
-        if !is_open && !is_checked() {
+        if !is_open && !are_rules_checked() {
             export.free();
         }
     }
 
     /// Enters access to a peer context that a call enabled.
     fn enter_access(&self, Named { object, by }: Named) {
-        let (context, peer, kind) = (queries::context(), self.number(by), kind::opened(object));
-        let key = own_key(live::own(), kind, context, peer);
+        let (context, peer, kind) = (queries::context(), self.number(by), kind::opened_kind(object));
+        let key = process_object_key(live::own_owner_number(), kind, context, peer);
         // An entry whose access is being disabled has the count 0, and is not found.
-        if live::find_where(key, live::Place::is_open).is_some() {
+        if live::find_where(key, live::EntryRef::is_open).is_some() {
             return;
         }
         let peer_uuid = queries::uuid(queries::device_of(peer));
@@ -421,18 +420,18 @@ impl Returned<'_> {
         reclaim::insert(Entry { address: context, peer, count: 1, peer_uuid, ..base });
     }
 
-    /// Notes the end of all objects of this process that ended with a context.
+    /// Updates the table for all objects of this process that ended with a context.
     fn enter_end_of_context(&self, context: u64) {
         live::each_own(|place| {
             let Some(entry) = place.read().filter(|_| place.ends_with(context)) else { return };
             if kind::exported_object(entry.kind).is_some() {
                 // The export may have ended with an earlier context at this address, and stays as it is.
                 if entry.ended == 0 {
-                    forget_owned(&entry);
+                    forget_export_address(&entry);
                     self.enter_end_of_export(entry.kind, entry.fingerprint, spec::ended::WITH_CONTEXT);
                 }
             } else {
-                give_up(&place, true, Some(self));
+                remove_closed_entry(&place, true, Some(self));
             }
         });
     }
@@ -453,8 +452,8 @@ impl Returned<'_> {
 }
 
 /// Enters the fingerprint under which this process exported an address or event.
-fn enter_owned(address: u64, fingerprint: u64, origin: &CallOrigin) {
-    let key = own_key(live::own(), kind::OWNED, address, 0);
+fn enter_export_address(address: u64, fingerprint: u64, origin: &CallOrigin) {
+    let key = process_object_key(live::own_owner_number(), kind::OWNED, address, 0);
     match live::find(key) {
         Some(place) if place.fingerprint() == fingerprint => return,
         Some(old) => drop(old.free()),
@@ -465,19 +464,19 @@ fn enter_owned(address: u64, fingerprint: u64, origin: &CallOrigin) {
 }
 
 /// Removes the entry that leads from an address or event to an export that ended with its context.
-fn forget_owned(export: &Entry) {
-    let place = live::find(own_key(live::own(), kind::OWNED, export.address, 0));
+fn forget_export_address(export: &Entry) {
+    let place = live::find(process_object_key(live::own_owner_number(), kind::OWNED, export.address, 0));
     if let Some(place) = place.filter(|place| place.fingerprint() == export.fingerprint) {
         place.free();
     }
 }
 
 /// Removes the entry of an object that is no longer open. `by` is the call that closed it; `None` if none was seen.
-fn give_up(place: &live::Place, with_context: bool, by: Option<&Returned>) {
+fn remove_closed_entry(place: &live::EntryRef, with_context: bool, by: Option<&Returned>) {
     let Some(entry) = place.read() else { return };
     let is_given_up = place.free();
-    let Some(export) = kind::export_of(entry.kind).filter(|_| is_given_up) else { return };
-    if is_checked() {
+    let Some(export) = kind::export_kind_of(entry.kind).filter(|_| is_given_up) else { return };
+    if are_rules_checked() {
         let end_kind = match entry.kind {
             kind::OPENED_MEMORY => Some(EndKind::Closed),
             kind::OPENED_POINTER => Some(EndKind::Freed),
@@ -495,7 +494,7 @@ fn give_up(place: &live::Place, with_context: bool, by: Option<&Returned>) {
     if kind::opened_object(entry.kind).is_some_and(Object::is_memory) {
         uses::forget(entry.address);
     }
-    reclaim::let_go(export, entry.fingerprint);
+    reclaim::subtract_open_of_export(export, entry.fingerprint);
 }
 
 /// Returns a new entry of this process for a call, without the fields about the object.
@@ -511,10 +510,10 @@ fn new_entry(kind: u32, key: u64, origin: &CallOrigin) -> Entry {
         });
     }
     let (device, context) = match origin.about.context {
-        0 => (queries::device(), queries::context()),
+        0 => (queries::device_of_current_context(), queries::context()),
         context => (origin.about.device, context),
     };
-    let caller = if count > 0 { Caller::outside(&frames[..count]) } else { Caller::default() };
+    let caller = if count > 0 { Caller::first_outside_runtime(&frames[..count]) } else { Caller::default() };
     let mut entry = Entry {
         key,
         kind,
@@ -531,9 +530,9 @@ fn new_entry(kind: u32, key: u64, origin: &CallOrigin) -> Entry {
         frame_count: count as u32,
         uuid: queries::uuid(device),
         rank: crate::sys::environment::rank(),
-        stack: process::stack(),
+        stack: process::own_stack_start(),
         offset: caller.offset as u64,
-        library: caller.file(),
+        library: caller.file_name_array(),
         head: origin.head,
         frames,
         ..zero_entry()
@@ -542,7 +541,7 @@ fn new_entry(kind: u32, key: u64, origin: &CallOrigin) -> Entry {
     if count > 0 && settings::get().check.as_ref().is_some_and(|check| !check.level.is_brief) {
         SourceLine::with_user_line(|line| {
             let name = line.file.text().rsplit('/').next().unwrap_or_default();
-            entry.set_python(name.as_bytes(), line.line);
+            entry.set_python_line(name.as_bytes(), line.line);
         });
     }
     entry
@@ -564,18 +563,19 @@ mod tests {
             let mut args = [0; MOST_ARGS];
             args[..8].copy_from_slice(&u64::to_le_bytes(address));
             let insert = |kind, monotonic| {
-                let key = own_key(live::own(), kind, address, 0);
+                let key = process_object_key(live::own_owner_number(), kind, address, 0);
                 let entry = Entry { key, kind, address, monotonic, count: 1, ..zero_entry() };
                 assert!(reclaim::insert(entry));
             };
-            let is_owned = || to_be_ended(FnId::cuMemFree_v2, &args).is_some();
+            let is_owned = || entry_to_be_ended(FnId::cuMemFree_v2, &args).is_some();
             assert!(!is_owned());
             insert(kind::OWNED, 10);
             assert!(is_owned());
             // The context of the export is ending, and the address is another process's memory now.
             insert(kind::OPENED_POINTER, 20);
             assert!(!is_owned());
-            let opened = live::find(own_key(live::own(), kind::OPENED_POINTER, address, 0)).unwrap();
+            let opened =
+                live::find(process_object_key(live::own_owner_number(), kind::OPENED_POINTER, address, 0)).unwrap();
             assert!(opened.free());
             insert(kind::OPENED_POINTER, 5);
             assert!(is_owned());

@@ -9,9 +9,9 @@ use crate::settings;
 use crate::sys::allocate::allocate;
 use crate::sys::arch::LARGEST_PAGE;
 use crate::sys::files::{self, PATH_MAX};
-use crate::sys::line::Short;
+use crate::sys::line::ShortText;
 use crate::sys::lock::Lock;
-use crate::sys::opened::Opened;
+use crate::sys::opened::OpenedFile;
 use crate::sys::process::boot_id;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
@@ -23,17 +23,18 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_shared::entry;
-use cupeer_spec::record::begun::Folder;
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::begun::HostFolder;
+use cupeer_spec::record::end::RecordedEnd;
 use cupeer_spec::record::live::{
-    BUCKET, Entry, Header, MAGIC, MOST_SEGMENTS, PREFIX, START, USES, Uses, VERSION, WORDS, bucket, claimant,
-    entry_place, key_place, kind, owner, segment_entries, segment_start, who,
+    BUCKET, Entry, Header, MAGIC, MOST_SEGMENTS, PREFIX, START, USES, Uses, VERSION, WORDS, bucket_of_key,
+    claimant_word, entry_offset, key_offset, kind, owner_in, process_word, segment_entries, segment_start,
 };
-use cupeer_spec::record::{FileName, Header as FileHeader};
+use cupeer_spec::record::{Header as FileHeader, ProcessFileName};
 
 /// Address of the mapped header; null without a table.
 static HEADER: AtomicPtr<Header> = AtomicPtr::new(ptr::null_mut());
-/// Address of the header's count of frees that [`freed`] reads, which each copy and launch does; [`NEVER`] without a table.
+/// Address of the header's count of frees that [`freed_while_open_count`] reads, which each copy and launch does;
+/// [`NEVER`] without a table.
 static FREED: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NEVER).cast_mut());
 /// Stands for the header's count of frees while there is no table.
 static NEVER: AtomicU32 = AtomicU32::new(0);
@@ -80,13 +81,13 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
     OWNED.store(0, Relaxed);
     OTHERS.store(0, Relaxed);
     let boot_id = header.boot_id;
-    WHO.store(who(header.pid_ns, header.pid, header.started, header.image), Relaxed);
-    CLAIMANT.store(claimant(header.pid_ns, header.pid), Relaxed);
+    WHO.store(process_word(header.pid_ns, header.pid, header.started, header.image), Relaxed);
+    CLAIMANT.store(claimant_word(header.pid_ns, header.pid), Relaxed);
     let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| boot_id[i]));
-    let name = Short::<32>::new(format_args!("{PREFIX}{boot:08x}"));
-    let Ok(path) = directory.file(name.text()) else { return };
+    let name = ShortText::<32>::new(format_args!("{PREFIX}{boot:08x}"));
+    let Ok(path) = directory.path_of(name.text()) else { return };
     if settings::get().check.is_some() && directory::is_remote(&directory.path) {
-        message::once(format_args!(
+        message::print_once(format_args!(
             "the recording is on a network file system, where processes cannot share memory: rules across \
              processes are checked by 'cupeer report' afterwards, not here"
         ));
@@ -96,7 +97,7 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
         Err(libc::ENOENT) => {
             // SAFETY: mapped with this size, which is larger than a header.
             let write = |base: *mut u8| unsafe { base.cast::<Header>().write(new_header(boot_id)) };
-            directory::publish_mapped(directory, &path, ".live", segment_start(1), write)
+            directory::create_mapped_file(directory, &path, ".live", segment_start(1), write)
                 .and_then(|()| open(directory, &path))
         }
         other => other,
@@ -109,13 +110,11 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
         }
         Err(error) if settings::get().check.is_some() => {
             let why: &dyn fmt::Display = match error {
-                libc::EPERM => {
-                    &"it belongs to another user; several users record together with --share group"
-                }
-                _ => &message::Reason(error),
+                libc::EPERM => &"it belongs to another user; several users record together with --share group",
+                _ => &message::ErrnoText(error),
             };
-            let path = message::Text(c_path(&path).to_bytes());
-            message::once(format_args!(
+            let path = message::LossyText(c_path(&path).to_bytes());
+            message::print_once(format_args!(
                 "{path} cannot be used ({why}): rules across processes are checked by 'cupeer report' \
                  afterwards, not here"
             ));
@@ -133,7 +132,7 @@ fn new_header(boot_id: [u8; 16]) -> Header {
 /// Opens the file of the table, and maps its header. Returns the header with the device and the inode of the file.
 fn open(directory: &directory::Directory, path: &Path) -> Result<(*mut Header, (u64, u64)), c_int> {
     let file = directory.open(path)?;
-    let about = file.about();
+    let about = file.info();
     // Reading a mapping beyond the end of its file would end the program with SIGBUS.
     if about.size < segment_start(1) as u64 {
         return Err(libc::EPROTO);
@@ -141,9 +140,7 @@ fn open(directory: &directory::Directory, path: &Path) -> Result<(*mut Header, (
     let header = file.map(0, START)?.cast::<Header>();
     // SAFETY: mapped, and long enough.
     let is_ours = unsafe {
-        (*header).magic == MAGIC
-            && (*header).version == VERSION
-            && (*header).entry as usize == size_of::<Entry>()
+        (*header).magic == MAGIC && (*header).version == VERSION && (*header).entry as usize == size_of::<Entry>()
     };
     if !is_ours {
         // SAFETY: mapped above.
@@ -154,29 +151,28 @@ fn open(directory: &directory::Directory, path: &Path) -> Result<(*mut Header, (
 }
 
 /// Opens the file of the table again to map another segment. Fails if another file has its path now.
-fn reopen() -> Result<Opened, c_int> {
+fn reopen() -> Result<OpenedFile, c_int> {
     // SAFETY: written before the header was published.
     let TableFile { path, identity } = unsafe { &*FILE.0.get() };
-    let file = Opened::open(c_path(path), libc::O_RDWR)?;
-    if file.about().identity == *identity { Ok(file) } else { Err(libc::ESTALE) }
+    let file = OpenedFile::open(c_path(path), libc::O_RDWR)?;
+    if file.info().identity == *identity { Ok(file) } else { Err(libc::ESTALE) }
 }
 
 /// Returns how the process of an entry ended, from that process's record in the directory of the table; `None` if the record
 /// cannot be read.
-pub fn end_of(entry: &Entry) -> Option<End> {
-    if !is_on() {
+pub fn read_end_of_process(entry: &Entry) -> Option<RecordedEnd> {
+    if !has_table() {
         return None;
     }
     let Entry { pid_ns, pid, started, image, .. } = *entry;
     let boot_id = boot_id();
-    let name = FileName { boot_id, pid_ns, pid, started, image };
-    end_in_record(format_args!("{name}\0"))
-        .or_else(|| end_in_record(format_args!("{}/{name}\0", Folder(boot_id))))
+    let name = ProcessFileName { boot_id, pid_ns, pid, started, image };
+    end_in_record(format_args!("{name}\0")).or_else(|| end_in_record(format_args!("{}/{name}\0", HostFolder(boot_id))))
 }
 
 /// Returns the end that is noted in the record with this file name, which must end in NUL; `None` if the record cannot be read.
-fn end_in_record(name: fmt::Arguments) -> Option<End> {
-    let name = Short::<128>::new(name);
+fn end_in_record(name: fmt::Arguments) -> Option<RecordedEnd> {
+    let name = ShortText::<128>::new(name);
     // SAFETY: written before the header was published.
     let mut path = unsafe { (*FILE.0.get()).path };
     let slash = path.iter().rposition(|byte| *byte == b'/')?;
@@ -184,11 +180,11 @@ fn end_in_record(name: fmt::Arguments) -> Option<End> {
     let mut header = [0; size_of::<FileHeader>()];
     let length = files::read(c_path(&path), &mut header).ok()?;
     let word = header[..length].get(offset_of!(FileHeader, end)..)?.first_chunk()?;
-    Some(End::of(u32::from_ne_bytes(*word)))
+    Some(RecordedEnd::from_word(u32::from_ne_bytes(*word)))
 }
 
 /// Returns true if this process has mapped a table.
-pub fn is_on() -> bool {
+pub fn has_table() -> bool {
     !HEADER.load(Acquire).is_null()
 }
 
@@ -198,12 +194,12 @@ pub fn has_exported() -> bool {
 }
 
 /// Returns true if this process has any entries other than those of kind [`kind::OWNED`].
-pub fn has_others() -> bool {
+pub fn has_other_entries() -> bool {
     OTHERS.load(Relaxed) != 0
 }
 
 /// Returns the number by which this process owns entries of the table.
-pub fn own() -> u64 {
+pub fn own_owner_number() -> u64 {
     WHO.load(Relaxed)
 }
 
@@ -230,13 +226,13 @@ fn counts() -> Option<Counts> {
 
 /// Returns the number of times that processes of the job freed memory that others had open; 0 without a table.
 #[inline(always)]
-pub fn freed() -> u32 {
+pub fn freed_while_open_count() -> u32 {
     // SAFETY: it points to a static, or into a header, which is mapped for good.
     unsafe { &*FREED.load(Acquire) }.load(Relaxed)
 }
 
 /// Adds one to the number of times that processes freed memory that others have open.
-pub fn note_freed() {
+pub fn count_freed_while_open() {
     if let Some(Counts { freed, .. }) = counts() {
         freed.fetch_add(1, Release);
     }
@@ -256,7 +252,7 @@ pub fn segment_count() -> usize {
 
 /// Returns the address at which the start of the file would be in the mapping of segment `k`. Maps the segment first if
 /// necessary.
-pub fn segment(k: usize) -> Option<usize> {
+pub fn map_segment(k: usize) -> Option<usize> {
     let mapped = SEGMENTS[k].load(Acquire);
     if mapped != 0 {
         return Some(mapped);
@@ -276,7 +272,7 @@ pub fn segment(k: usize) -> Option<usize> {
 }
 
 /// Adds a segment if the table has only `count` segments. Returns false if that fails.
-pub fn grow(count: usize) -> bool {
+pub fn add_segment(count: usize) -> bool {
     static LOCK: Lock = Lock::new();
     if count == 0 || count >= MOST_SEGMENTS {
         return false;
@@ -297,47 +293,47 @@ pub fn grow(count: usize) -> bool {
 
 /// A position in the table that is free or holds an entry.
 #[derive(Clone, Copy)]
-pub struct Position(pub(super) entry::Place<'static>);
+pub struct TableSlot(pub(super) entry::EntrySlot<'static>);
 
-impl Position {
+impl TableSlot {
     fn at(segment: usize, k: usize, i: usize) -> Self {
-        let key = segment.wrapping_add(key_place(k, i)) as *mut u64;
-        let words = segment.wrapping_add(entry_place(k, i)) as *const [AtomicU64; WORDS];
+        let key = segment.wrapping_add(key_offset(k, i)) as *mut u64;
+        let words = segment.wrapping_add(entry_offset(k, i)) as *const [AtomicU64; WORDS];
         // SAFETY: inside a segment that is mapped for good, aligned, and only used as atomics.
         let (key, words) = unsafe { (AtomicU64::from_ptr(key), &*words) };
-        Position(entry::Place { key, words, uses: &words[USES] })
+        TableSlot(entry::EntrySlot { key, words, uses: &words[USES] })
     }
 
     /// Frees a place whose claim has this word. The process that claimed it has died.
-    pub fn reclaim(self, claimed: u64) {
-        self.0.give_up(claimed, CLAIMANT.load(Relaxed));
+    pub fn free_abandoned_claim(self, claimed: u64) {
+        self.0.free_entry(claimed, CLAIMANT.load(Relaxed));
     }
 
     /// Claims the place, and puts an entry there. Returns false if the place was not free.
-    pub fn fill(self, entry: &Entry) -> bool {
+    pub fn claim_and_fill(self, entry: &Entry) -> bool {
         let Some(claimed) = self.0.claim(CLAIMANT.load(Relaxed)) else { return false };
         let uses = Uses { count: entry.count, ended: entry.ended as u16 };
         // Counted before another thread can remove the entry, so that no existing entry is missing from the count.
         own_count(entry.kind).fetch_add(1, Relaxed);
-        self.0.publish(claimed, own(), &entry.words(), uses);
+        self.0.publish(claimed, own_owner_number(), &entry.to_words(), uses);
         true
     }
 
     /// Returns the entry in the place; `None` if it has none.
-    pub fn entry(self) -> Option<Place> {
-        self.0.live().map(|word| Place { at: self.0, word })
+    pub fn entry(self) -> Option<EntryRef> {
+        self.0.live_word().map(|word| EntryRef { at: self.0, word })
     }
 }
 
 /// Reference to an entry of the table. After the entry is removed, reads and changes do nothing, even if another entry has taken
 /// its place.
 #[derive(Clone, Copy)]
-pub struct Place {
-    at: entry::Place<'static>,
+pub struct EntryRef {
+    at: entry::EntrySlot<'static>,
     word: u64,
 }
 
-impl Place {
+impl EntryRef {
     /// Reads the word of the entry at a byte offset. If another entry has taken its place, the word may belong to that one. So a
     /// caller may only use the word to decide whether to change this entry or to read all of it, both of which check that the
     /// entry still exists.
@@ -347,17 +343,17 @@ impl Place {
 
     /// Returns true if the entry still exists.
     pub fn is_there(&self) -> bool {
-        self.at.is(self.word)
+        self.at.is_still(self.word)
     }
 
     /// Returns true if the entry belongs to this process.
     pub fn is_own(&self) -> bool {
-        owner(self.word) == own()
+        owner_in(self.word) == own_owner_number()
     }
 
     /// Returns a copy of the entry; `None` if it no longer exists.
     pub fn read(&self) -> Option<Entry> {
-        self.at.read(self.word).map(Entry::from_words)
+        self.at.copy_entry(self.word).map(Entry::from_words)
     }
 
     /// Returns the fingerprint of the entry's handle.
@@ -372,7 +368,7 @@ impl Place {
 
     /// Returns the fingerprint of the bytes of the handle that the driver checks: if two handles have the same, they lead to the
     /// same object.
-    pub fn checked(&self) -> u64 {
+    pub fn checked_fingerprint(&self) -> u64 {
         self.peek(offset_of!(Entry, checked))
     }
 
@@ -385,42 +381,42 @@ impl Place {
     /// Returns true if the object of the entry ends with this context. Peer access ends with each of its two contexts.
     pub fn ends_with(&self, context: u64) -> bool {
         let kind = self.kind();
-        let is_other_side = || kind::is_access(kind) && self.peek(offset_of!(Entry, address)) == context;
+        let is_other_side = || kind::is_enabled_access(kind) && self.peek(offset_of!(Entry, address)) == context;
         kind::belongs_to_context(kind) && (self.peek(offset_of!(Entry, peer)) == context || is_other_side())
     }
 
     /// Returns true if the entry is older than another entry.
-    pub fn is_older_than(&self, other: &Place) -> bool {
+    pub fn is_older_than(&self, other: &EntryRef) -> bool {
         let [own, others] = [self, other].map(|place| place.peek(offset_of!(Entry, monotonic)));
         own < others
     }
 
     /// Returns the pid and the pid namespace of the process that the entry belongs to.
-    pub fn process(&self) -> (u32, u64) {
+    pub fn pid_and_namespace(&self) -> (u32, u64) {
         const { assert!(offset_of!(Entry, pid).is_multiple_of(8)) };
         (self.peek(offset_of!(Entry, pid)) as u32, self.peek(offset_of!(Entry, pid_ns)))
     }
 
     /// Returns the number of opens of the entry's object, including those by processes that were killed, and how the object
     /// ended, if it did.
-    pub fn uses(&self) -> Uses {
+    pub fn opens_and_end(&self) -> Uses {
         self.at.uses()
     }
 
     /// Changes the number of opens and the end of the entry. Returns the old values; `None` if the entry no longer exists, or if
     /// `change` returns `None`.
     pub fn change(&self, change: impl Fn(Uses) -> Option<Uses>) -> Option<Uses> {
-        self.at.change(self.word, change)
+        self.at.change_uses(self.word, change)
     }
 
     /// Returns true if any process has the entry's object open.
     pub fn is_open(&self) -> bool {
-        self.uses().count != 0
+        self.opens_and_end().count != 0
     }
 
     /// Returns true if the entry is a tombstone: its export has ended, and no process has the object open.
     pub fn is_tombstone(&self) -> bool {
-        let uses = self.uses();
+        let uses = self.opens_and_end();
         uses.ended != 0 && uses.count == 0 && self.is_there()
     }
 
@@ -433,7 +429,7 @@ impl Place {
     }
 
     /// Sets the offset, in its allocation, of the pointer that this process exported last.
-    pub fn set_inside(&self, bytes: u64) {
+    pub fn set_pointer_offset(&self, bytes: u64) {
         self.at.words[offset_of!(Entry, inside) / 8].store(bytes, Relaxed);
     }
 
@@ -445,7 +441,7 @@ impl Place {
     /// Removes the entry from the table. Returns false if another thread or process has already removed it.
     pub fn free(&self) -> bool {
         let entry_kind = self.kind();
-        let is_ours = self.at.give_up(self.word, CLAIMANT.load(Relaxed));
+        let is_ours = self.at.free_entry(self.word, CLAIMANT.load(Relaxed));
         if is_ours && self.is_own() {
             own_count(entry_kind).fetch_sub(1, Relaxed);
         }
@@ -454,17 +450,17 @@ impl Place {
 }
 
 /// Returns the places of a segment that an entry with this key can take.
-pub fn positions(segment: usize, k: usize, key: u64) -> impl Iterator<Item = Position> {
-    let first = bucket(key, segment_entries(k) / BUCKET) * BUCKET;
-    (first..first + BUCKET).map(move |i| Position::at(segment, k, i))
+pub fn slots_for_key(segment: usize, k: usize, key: u64) -> impl Iterator<Item = TableSlot> {
+    let first = bucket_of_key(key, segment_entries(k) / BUCKET) * BUCKET;
+    (first..first + BUCKET).map(move |i| TableSlot::at(segment, k, i))
 }
 
 /// Calls `work` with each entry that has this key until `work` returns a value, and returns that value.
 #[inline(always)]
-pub fn find_map<T>(key: u64, work: impl Fn(Place) -> Option<T>) -> Option<T> {
+pub fn find_map<T>(key: u64, work: impl Fn(EntryRef) -> Option<T>) -> Option<T> {
     for k in 0..segment_count() {
-        for Position(at) in positions(segment(k)?, k, key) {
-            let found = at.live_with(key).and_then(|word| work(Place { at, word }));
+        for TableSlot(at) in slots_for_key(map_segment(k)?, k, key) {
+            let found = at.live_word_with_key(key).and_then(|word| work(EntryRef { at, word }));
             if found.is_some() {
                 return found;
             }
@@ -474,7 +470,7 @@ pub fn find_map<T>(key: u64, work: impl Fn(Place) -> Option<T>) -> Option<T> {
 }
 
 /// Returns the first entry with this key.
-pub fn find(key: u64) -> Option<Place> {
+pub fn find(key: u64) -> Option<EntryRef> {
     find_map(key, Some)
 }
 
@@ -484,15 +480,15 @@ pub fn read(key: u64) -> Option<Entry> {
 }
 
 /// Returns the first entry with this key for which `condition` returns true.
-pub fn find_where(key: u64, condition: impl Fn(&Place) -> bool) -> Option<Place> {
+pub fn find_where(key: u64, condition: impl Fn(&EntryRef) -> bool) -> Option<EntryRef> {
     find_map(key, |place| condition(&place).then_some(place))
 }
 
 /// Calls `found` with each export of this process that has ended, but that another process still has open.
-pub fn each_ended(mut found: impl FnMut(Place)) {
+pub fn each_ended_and_open(mut found: impl FnMut(EntryRef)) {
     if HAS_ENDED_OPEN.load(Relaxed) {
         each_own(|place| {
-            let uses = place.uses();
+            let uses = place.opens_and_end();
             if uses.ended != 0 && uses.count != 0 {
                 found(place);
             }
@@ -501,7 +497,7 @@ pub fn each_ended(mut found: impl FnMut(Place)) {
 }
 
 /// Calls `found` with each entry of this process.
-pub fn each_own(mut found: impl FnMut(Place)) {
+pub fn each_own(mut found: impl FnMut(EntryRef)) {
     each(|place| {
         if place.is_own() {
             found(place);
@@ -510,8 +506,8 @@ pub fn each_own(mut found: impl FnMut(Place)) {
 }
 
 /// Calls `found` with each entry of the job.
-pub fn each(mut found: impl FnMut(Place)) {
-    each_position(|room| {
+pub fn each(mut found: impl FnMut(EntryRef)) {
+    each_slot(|room| {
         // Most places are free. Their keys show that, and eight keys share a cache line.
         if room.0.key.load(Relaxed) != 0
             && let Some(place) = room.entry()
@@ -522,10 +518,10 @@ pub fn each(mut found: impl FnMut(Place)) {
 }
 
 /// Calls `found` with each place of the table.
-pub fn each_position(mut found: impl FnMut(Position)) {
+pub fn each_slot(mut found: impl FnMut(TableSlot)) {
     for k in 0..segment_count() {
-        let Some(segment) = segment(k) else { return };
-        (0..segment_entries(k)).for_each(|i| found(Position::at(segment, k, i)));
+        let Some(segment) = map_segment(k) else { return };
+        (0..segment_entries(k)).for_each(|i| found(TableSlot::at(segment, k, i)));
     }
 }
 
@@ -552,7 +548,7 @@ pub mod tests {
     /// Continues as another process.
     pub fn be(pid: u32) {
         super::super::process::PID_NS.store(1, Relaxed);
-        WHO.store(who(1, pid, 1, 0), Relaxed);
-        CLAIMANT.store(claimant(1, pid), Relaxed);
+        WHO.store(process_word(1, pid, 1, 0), Relaxed);
+        CLAIMANT.store(claimant_word(1, pid), Relaxed);
     }
 }

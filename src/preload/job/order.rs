@@ -12,13 +12,14 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// Largest number of streams that are tracked at once.
+/// Number of streams that can be tracked at once. If a further stream uses shared memory, the recording of uses
+/// pauses.
 const MOST: usize = 128;
-/// Largest number of events that are tracked.
+/// Number of entries for tracked events. If an event finds no free entry, the recording of uses pauses.
 const MOST_EVENTS: usize = 4096;
-/// Value in [`NAMES`] for a place whose stream has ended.
+/// Value in [`NAMES`] of an entry whose stream was destroyed.
 const ENDED: u64 = 1;
-/// Value in [`NAMES`] for a place that a thread is writing.
+/// Value in [`NAMES`] of an entry that a thread is writing.
 const BEING_WRITTEN: u64 = 2;
 
 /// A CUDA stream that has used shared memory. All times are in ticks of the record's clock.
@@ -128,14 +129,14 @@ fn all() -> impl Iterator<Item = (&'static AtomicU64, &'static Stream)> {
 
 /// Returns the stream with this name; `None` if it never used shared memory.
 #[inline]
-pub fn known(name: u64) -> Option<&'static Stream> {
+pub fn find_stream(name: u64) -> Option<&'static Stream> {
     all().find(|(known, _)| known.load(Acquire) == name).map(|(_, stream)| stream)
 }
 
 /// Returns true if a stream has pending work on shared memory.
 #[inline]
 pub fn is_pending(name: u64) -> bool {
-    known(name).is_some_and(Stream::is_pending)
+    find_stream(name).is_some_and(Stream::is_pending)
 }
 
 /// Returns true if any stream has pending work on shared memory.
@@ -145,19 +146,20 @@ pub fn is_any_pending() -> bool {
 
 /// Returns true if the next kernel of a stream must be recorded: the stream has pending work on shared memory, and no later
 /// kernel is recorded yet.
-pub fn is_to_launch(name: u64) -> bool {
-    known(name).is_some_and(|it| it.is_pending() && it.launched.load(Relaxed) < it.last_used())
+pub fn is_launch_to_record(name: u64) -> bool {
+    find_stream(name).is_some_and(|it| it.is_pending() && it.launched.load(Relaxed) < it.last_used())
 }
 
-/// Notes that a kernel behind the pending work of a stream was recorded.
+/// Stores the end of a recorded launch that follows the pending work of a stream, so that the next launch need not be
+/// recorded.
 pub fn note_launched(name: u64, end: u64) {
-    known(name).into_iter().for_each(|stream| stream.launched.store(end, Relaxed));
+    find_stream(name).into_iter().for_each(|stream| stream.launched.store(end, Relaxed));
 }
 
 /// Notes that a stream was given work on shared memory. Returns the stream; `None` if there is no room to track it.
 #[inline]
 pub fn note_used(name: u64, context: u64, end: u64) -> Option<&'static Stream> {
-    match known(name) {
+    match find_stream(name) {
         Some(stream) => {
             stream.note_use(end);
             Some(stream)
@@ -204,7 +206,7 @@ pub fn flags(known: Option<&Stream>, query: impl FnOnce() -> u32) -> u32 {
 /// Notes that all work that was given to a stream before the time `since` is done. Returns the stream.
 #[inline]
 pub fn note_stream_done(name: u64, since: u64) -> Option<&'static Stream> {
-    known(name).inspect(|stream| stream.note_done(since))
+    find_stream(name).inspect(|stream| stream.note_done(since))
 }
 
 /// Notes that all work that was given to the streams of a context before the time `since` is done.
@@ -213,8 +215,8 @@ pub fn note_all_done(context: u64, since: u64) {
     all().map(|(_, stream)| stream).filter(is_of).for_each(|stream| stream.note_done(since));
 }
 
-/// Notes that a stream was destroyed.
-pub fn note_ended(name: u64) {
+/// Forgets a stream that was destroyed.
+pub fn forget_stream(name: u64) {
     all().filter(|(known, _)| known.load(Relaxed) == name).for_each(|(known, _)| known.store(ENDED, Release));
 }
 
@@ -253,14 +255,15 @@ pub fn note_event_done(event: u64) {
     };
 }
 
-/// Notes that an event was exported to another process, or opened from one.
+/// Marks an event as shared, because it was exported to another process or opened from one. From then on, it always
+/// counts as pending.
 pub fn note_shared(event: u64) {
     if let Some(known) = find_or_add_event(event) {
         known.is_shared.store(true, Relaxed);
     }
 }
 
-/// Notes that an event is about to be destroyed.
+/// Forgets an event that is about to be destroyed.
 pub fn note_event_ends(event: u64) {
     EVENTS.forget(event);
 }
@@ -280,13 +283,13 @@ mod tests {
         assert!(
             note_used(stream, context, 20).is_some()
                 && note_used(other, context + 8, 20).is_some()
-                && is_to_launch(stream)
+                && is_launch_to_record(stream)
         );
         note_launched(stream, 25);
-        assert!(!is_to_launch(stream) && is_to_launch(other));
+        assert!(!is_launch_to_record(stream) && is_launch_to_record(other));
         note_all_done(context, 30);
         assert!(!is_pending(stream) && is_pending(other));
-        note_ended(other);
+        forget_stream(other);
         assert!(!is_pending(other));
     }
 

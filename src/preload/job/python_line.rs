@@ -1,16 +1,16 @@
 //! Finds the Python line that made a call.
 
 use crate::settings;
-use crate::sys::line::Short;
+use crate::sys::line::ShortText;
 use crate::sys::{pages, python};
-use cupeer_spec::origin::Origin;
+use cupeer_spec::origin::CodeOrigin;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 
 /// A line of Python code, by its file and its function.
 pub struct SourceLine {
     /// Path of the file in UTF-8, where a character has up to four bytes.
-    pub file: Short<2048>,
-    pub function: Short<512>,
+    pub file: ShortText<2048>,
+    pub function: ShortText<512>,
     pub line: u32,
 }
 
@@ -19,7 +19,7 @@ impl SourceLine {
     /// program's stack may be small.
     pub fn with_user_line(work: impl FnOnce(&SourceLine)) {
         let size = size_of::<[SourceLine; 2]>();
-        let Ok(place) = pages::new(size, 0) else { return };
+        let Ok(place) = pages::map_zeroed(size, 0) else { return };
         // SAFETY: new memory, all zero, which is two empty lines. It is unmapped after the last use.
         unsafe {
             if let Some(line) = SourceLine::of_user(&mut *place.cast()) {
@@ -41,20 +41,21 @@ impl SourceLine {
                 |frame| {
                     let Some(texts) = &frame.texts else { return false };
                     let line = || SourceLine {
-                        file: Short::new(format_args!("{}", texts.file)),
-                        function: Short::new(format_args!("{}", texts.function)),
+                        file: ShortText::new(format_args!("{}", texts.file)),
+                        function: ShortText::new(format_args!("{}", texts.function)),
                         line: frame.line,
                     };
                     let this = line();
                     if best_rank.is_none() {
                         *innermost = line();
                     }
-                    let rank = Origin::of(this.file.text()).standing(Origin::of(innermost.file.text()));
+                    let rank =
+                        CodeOrigin::of_file(this.file.text()).relevance(CodeOrigin::of_file(innermost.file.text()));
                     if best_rank.is_none_or(|before| before < rank) {
                         best_rank = Some(rank);
                         *best = this;
                     }
-                    best_rank < Some(Origin::BEST)
+                    best_rank < Some(CodeOrigin::BEST)
                 },
             );
         }

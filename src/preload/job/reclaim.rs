@@ -3,16 +3,16 @@
 //! This module decides which entries may be given up, and in which order. Entries that findings need go last, because
 //! only they show that an exporter exited.
 
-use super::live::{self, Place, Position};
+use super::live::{self, EntryRef, TableSlot};
 use super::process::pid_namespace;
 use crate::settings;
-use crate::sys::life::{self, Life};
+use crate::sys::life::{self, ProcessLife};
 use cupeer_spec::record::Header;
-use cupeer_spec::record::live::{Entry, Uses, claimant, handle_key, kind, owner, pid_in};
+use cupeer_spec::record::live::{Entry, Uses, claimant_word, fingerprint_key, kind, owner_in, pid_in};
 
 /// The kinds of entries that may be removed to make room, in the order of the cost of finding them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
-pub enum Effort {
+pub enum ReclaimEffort {
     /// No entry may be removed: only free places are used.
     Free,
     /// Exports that ended and that no process has open may be removed. They only explain why a later open fails.
@@ -22,67 +22,73 @@ pub enum Effort {
     Opened,
     /// Exports that no process has open may be removed if their processes have certainly ended.
     Exports,
-    /// All of these may be removed, after a closer check if their processes, and those that have the exports open, have ended.
+    /// Entries of all these kinds may be removed, if a closer check shows that their processes have ended, and for
+    /// exports also the processes that have them open.
     Checked,
 }
 
-impl Effort {
-    pub const ALL: [Effort; 5] =
-        [Effort::Free, Effort::Tombstones, Effort::Opened, Effort::Exports, Effort::Checked];
+impl ReclaimEffort {
+    pub const ALL: [ReclaimEffort; 5] = [
+        ReclaimEffort::Free,
+        ReclaimEffort::Tombstones,
+        ReclaimEffort::Opened,
+        ReclaimEffort::Exports,
+        ReclaimEffort::Checked,
+    ];
 
     /// Removes the entry in a place if this effort allows it.
-    pub fn clear(self, room: Position, own_pid_ns: u64) {
-        if self == Effort::Free {
+    pub fn clear_slot(self, room: TableSlot, own_pid_ns: u64) {
+        if self == ReclaimEffort::Free {
             return;
         }
         let Some(place) = room.entry() else {
-            if self >= Effort::Opened {
-                reclaim(room, own_pid_ns);
+            if self >= ReclaimEffort::Opened {
+                reclaim_abandoned_claim(room, own_pid_ns);
             }
             return;
         };
         let is_export = kind::exported_object(place.kind()).is_some();
-        let (pid, pid_ns) = place.process();
+        let (pid, pid_ns) = place.pid_and_namespace();
         let is_gone = || pid_ns == own_pid_ns && own_pid_ns != 0 && !life::exists(pid);
         let may = match self {
-            Effort::Free => false,
-            Effort::Tombstones => place.is_tombstone(),
+            ReclaimEffort::Free => false,
+            ReclaimEffort::Tombstones => place.is_tombstone(),
             _ if place.is_own() => false,
-            Effort::Opened => !is_export && is_gone(),
-            Effort::Exports => is_export && !place.is_open() && is_gone(),
-            Effort::Checked => {
+            ReclaimEffort::Opened => !is_export && is_gone(),
+            ReclaimEffort::Exports => is_export && !place.is_open() && is_gone(),
+            ReclaimEffort::Checked => {
                 let is_open = is_export && place.is_open() && has_importer(&place, own_pid_ns);
-                !is_open && place.read().is_some_and(|entry| life::of_entry(&entry, own_pid_ns) == Life::Gone)
+                !is_open && place.read().is_some_and(|entry| life::of_entry(&entry, own_pid_ns) == ProcessLife::Gone)
             }
         };
         if may {
-            give_up(&place);
+            remove_entry(&place);
         }
     }
 }
 
 /// Frees a place that a process was claiming when it died. A process of another pid namespace may be running, so its claims stay.
-fn reclaim(room: Position, own_pid_ns: u64) {
-    let Some(claimed) = room.0.claimed() else { return };
+fn reclaim_abandoned_claim(room: TableSlot, own_pid_ns: u64) {
+    let Some(claimed) = room.0.claim_word() else { return };
     let pid = pid_in(claimed);
-    if own_pid_ns != 0 && owner(claimed) == claimant(own_pid_ns, pid) && !life::exists(pid) {
-        room.reclaim(claimed);
+    if own_pid_ns != 0 && owner_in(claimed) == claimant_word(own_pid_ns, pid) && !life::exists(pid) {
+        room.free_abandoned_claim(claimed);
     }
 }
 
 /// Removes an entry. If the entry counts as an open of an export, subtracts one from the number of opens of that export.
-fn give_up(place: &Place) {
+fn remove_entry(place: &EntryRef) {
     let Some(entry) = place.read() else { return };
     if place.free()
-        && let Some(export) = kind::export_of(entry.kind)
+        && let Some(export) = kind::export_kind_of(entry.kind)
     {
-        let_go(export, entry.fingerprint);
+        subtract_open_of_export(export, entry.fingerprint);
     }
 }
 
 /// Subtracts one from the number of opens of an export.
-pub fn let_go(kind: u32, fingerprint: u64) {
-    let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
+pub fn subtract_open_of_export(kind: u32, fingerprint: u64) {
+    let Some(export) = live::find(fingerprint_key(kind, fingerprint)) else { return };
     export.change(|uses| Some(Uses { count: uses.count.checked_sub(1)?, ..uses }));
     if export.is_tombstone() && settings::get().check.is_none() {
         export.free();
@@ -90,16 +96,16 @@ pub fn let_go(kind: u32, fingerprint: u64) {
 }
 
 /// Returns true if a process that may still be running has an export open.
-fn has_importer(export: &Place, own_pid_ns: u64) -> bool {
+fn has_importer(export: &EntryRef, own_pid_ns: u64) -> bool {
     let (export_kind, fingerprint) = (export.kind(), export.fingerprint());
     let mut found = false;
     live::each(|place| {
-        let is_opened = kind::export_of(place.kind()) == Some(export_kind);
+        let is_opened = kind::export_kind_of(place.kind()) == Some(export_kind);
         if !found && is_opened && place.fingerprint() == fingerprint {
             let entry = place.read().filter(|entry| {
-                kind::export_of(entry.kind) == Some(export_kind) && entry.fingerprint == fingerprint
+                kind::export_kind_of(entry.kind) == Some(export_kind) && entry.fingerprint == fingerprint
             });
-            found = entry.is_some_and(|entry| life::of_entry(&entry, own_pid_ns) != Life::Gone);
+            found = entry.is_some_and(|entry| life::of_entry(&entry, own_pid_ns) != ProcessLife::Gone);
         }
     });
     found
@@ -111,20 +117,20 @@ pub fn forget_earlier_images(header: &Header) {
     if header.image == 0 {
         return;
     }
-    let own = claimant(header.pid_ns, header.pid);
-    live::each_position(|room| {
-        if let Some(claimed) = room.0.claimed().filter(|claimed| owner(*claimed) == own) {
-            room.reclaim(claimed);
+    let own = claimant_word(header.pid_ns, header.pid);
+    live::each_slot(|room| {
+        if let Some(claimed) = room.0.claim_word().filter(|claimed| owner_in(*claimed) == own) {
+            room.free_abandoned_claim(claimed);
         }
     });
     live::each(|place| {
-        if place.process() != (header.pid, header.pid_ns) {
+        if place.pid_and_namespace() != (header.pid, header.pid_ns) {
             return;
         }
         let Some(entry) = place.read() else { return };
         let is_export = kind::exported_object(entry.kind).is_some();
         if entry.started == header.started && entry.image < header.image && !is_export {
-            give_up(&place);
+            remove_entry(&place);
         }
     });
 }
@@ -135,16 +141,16 @@ pub fn insert(entry: Entry) -> bool {
     loop {
         let count = live::segment_count();
         // Useless entries are removed before the table grows.
-        for (effort, k) in Effort::ALL.into_iter().flat_map(|effort| (0..count).map(move |k| (effort, k))) {
-            let Some(segment) = live::segment(k) else { return false };
-            for room in live::positions(segment, k, entry.key) {
-                effort.clear(room, own_pid_ns);
-                if room.fill(&entry) {
+        for (effort, k) in ReclaimEffort::ALL.into_iter().flat_map(|effort| (0..count).map(move |k| (effort, k))) {
+            let Some(segment) = live::map_segment(k) else { return false };
+            for room in live::slots_for_key(segment, k, entry.key) {
+                effort.clear_slot(room, own_pid_ns);
+                if room.claim_and_fill(&entry) {
                     return true;
                 }
             }
         }
-        if !live::grow(count) {
+        if !live::add_segment(count) {
             live::note_refused();
             return false;
         }
@@ -171,16 +177,12 @@ mod tests {
             assert!(found.free() && !found.free());
             be(1001);
             assert!(insert(entry(7, 1001)));
-            assert!(
-                found.read().is_none()
-                    && !found.is_there()
-                    && found.is_own() != live::find(7).unwrap().is_own()
-            );
+            assert!(found.read().is_none() && !found.is_there() && found.is_own() != live::find(7).unwrap().is_own());
             // Through the old place, nothing can be counted or given up.
-            let more = |place: &Place| place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
+            let more = |place: &EntryRef| place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
             assert!(more(&found).is_none() && !found.free());
             let now = live::find(7).expect("the other one");
-            assert_eq!((more(&now).map(|before| before.count), now.uses().count), (Some(1), 2));
+            assert_eq!((more(&now).map(|before| before.count), now.opens_and_end().count), (Some(1), 2));
             assert_eq!(live::read(7).map(|entry| (entry.pid, entry.count)), Some((1001, 2)));
         });
     }
@@ -195,9 +197,9 @@ mod tests {
             [(1, std::process::id(), false), (2, dead, false), (0, dead, false), (1, dead, true)]
         {
             with_table(|| {
-                let segment = live::segment(0).expect("a segment");
-                for room in live::positions(segment, 0, 7) {
-                    assert!(room.0.claim(claimant(pid_ns, pid)).is_some());
+                let segment = live::map_segment(0).expect("a segment");
+                for room in live::slots_for_key(segment, 0, 7) {
+                    assert!(room.0.claim(claimant_word(pid_ns, pid)).is_some());
                 }
                 assert_eq!(insert(entry(7, 1000)), is_room, "{pid_ns} {pid}");
                 assert_eq!(live::find(7).is_some(), is_room);

@@ -3,7 +3,7 @@
 //! Every copy calls [`may_be_shared`], which takes two loads. There is no lock: if a range is written during a read, the next use
 //! finds it.
 
-use crate::resolve::needs::Needs;
+use crate::resolve::needs::HistoryCondition;
 use crate::resolve::traced;
 use core::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64,
@@ -22,7 +22,8 @@ struct Range {
 }
 
 static RANGES: [Range; MOST] = [const { Range { start: AtomicU64::new(0), end: AtomicU64::new(0) } }; MOST];
-/// Number of ranges that were ever added to the table.
+/// Number of additions that found no free entry to reuse. The first entries of the table, up to this number, are in
+/// use.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
 /// Counter that increases when a range is added or forgotten.
@@ -67,7 +68,7 @@ pub fn watch(start: u64, bytes: u64) {
     });
     HAS_ANY.store(true, Release);
     VERSION.fetch_add(1, Release);
-    traced::wake(Needs::Event);
+    traced::note_condition_met(HistoryCondition::Event);
 }
 
 /// Stops watching the range that begins at this address, because it is no longer shared.

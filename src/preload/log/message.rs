@@ -2,7 +2,7 @@
 
 use crate::settings;
 use crate::sys::files;
-use crate::sys::line::{LONGEST, Line, Sanitized};
+use crate::sys::line::{LONGEST, LineBuffer, Sanitized};
 use crate::sys::opened;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
@@ -15,16 +15,16 @@ use core::sync::atomic::{
 /// Prints one line to stderr, if stderr is still the same file as when the program began.
 #[cold]
 #[inline(never)]
-pub fn line(text: fmt::Arguments) {
-    let mut line = Sanitized(Cut(Line::new()));
+pub fn print_line(text: fmt::Arguments) {
+    let mut line = Sanitized(Cut(LineBuffer::new()));
     let _ = write!(line, "cupeer: {text}");
     let Sanitized(Cut(mut line)) = line;
     let _ = line.push(b"\n");
-    paragraph(line.bytes());
+    print_paragraph(line.bytes());
 }
 
 /// Line that is cut if it is too long, but still ends in a newline.
-struct Cut(Line);
+struct Cut(LineBuffer);
 
 impl Write for Cut {
     fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -34,9 +34,9 @@ impl Write for Cut {
 }
 
 /// Displays bytes as text, with a replacement character in place of bytes that are not UTF-8.
-pub struct Text<'a>(pub &'a [u8]);
+pub struct LossyText<'a>(pub &'a [u8]);
 
-impl fmt::Display for Text<'_> {
+impl fmt::Display for LossyText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         self.0.utf8_chunks().try_for_each(|chunk| {
             f.write_str(chunk.valid())?;
@@ -47,9 +47,9 @@ impl fmt::Display for Text<'_> {
 
 /// Displays the description of an errno, in the words of the C library. The C library's own function would take the locks of
 /// translations.
-pub struct Reason(pub c_int);
+pub struct ErrnoText(pub c_int);
 
-impl fmt::Display for Reason {
+impl fmt::Display for ErrnoText {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(match self.0 {
             libc::EPERM => "Operation not permitted",
@@ -93,7 +93,7 @@ impl fmt::Display for Reason {
 /// Prints several lines at once, if stderr is still the same file as when the program began.
 #[cold]
 #[inline(never)]
-pub fn paragraph(text: &[u8]) {
+pub fn print_paragraph(text: &[u8]) {
     let stderr = settings::get().stderr;
     if stderr.is_some() && opened::identity(libc::STDERR_FILENO) == stderr {
         let _ = files::write(libc::STDERR_FILENO, text);
@@ -106,7 +106,7 @@ static HAS_REACHED_DRIVER: AtomicBool = AtomicBool::new(false);
 static WAITING: AtomicPtr<&'static str> = AtomicPtr::new(ptr::null_mut());
 
 /// Prints one line when the process reaches a driver, or at once if the process has reached one already.
-pub fn when_driver_is_reached(text: &'static &'static str) {
+pub fn print_when_driver_reached(text: &'static &'static str) {
     WAITING.store(ptr::from_ref(text).cast_mut(), SeqCst);
     if HAS_REACHED_DRIVER.load(SeqCst) {
         print_waiting();
@@ -116,16 +116,16 @@ pub fn when_driver_is_reached(text: &'static &'static str) {
 fn print_waiting() {
     // SAFETY: a text that stays, or null.
     if let Some(text) = unsafe { WAITING.swap(ptr::null_mut(), SeqCst).as_ref() } {
-        line(format_args!("{text}"));
+        print_line(format_args!("{text}"));
     }
 }
 
 /// Prints the complaints about settings, and the waiting line. Must be called when the process reaches a driver.
 #[cold]
 #[inline(never)]
-pub fn driver_reached() {
+pub fn note_driver_reached() {
     for complaint in settings::get().complaints() {
-        line(format_args!("{complaint}"));
+        print_line(format_args!("{complaint}"));
     }
     HAS_REACHED_DRIVER.store(true, SeqCst);
     print_waiting();
@@ -134,9 +134,9 @@ pub fn driver_reached() {
 /// Prints a line on the first call in this process. All later calls print nothing, even with another line.
 #[cold]
 #[inline(never)]
-pub fn once(text: fmt::Arguments) {
+pub fn print_once(text: fmt::Arguments) {
     static IS_PRINTED: AtomicBool = AtomicBool::new(false);
     if !IS_PRINTED.swap(true, Relaxed) {
-        line(text);
+        print_line(text);
     }
 }

@@ -10,10 +10,10 @@ pub mod status;
 mod subscriber;
 
 use crate::settings::{self, LogForm, key};
-use crate::sys::aside::with_room;
+use crate::sys::aside::run_with_enough_stack;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
-use crate::sys::line::Short;
+use crate::sys::line::ShortText;
 use crate::sys::process::tid;
 use core::fmt::{self, Display, Write};
 use core::sync::atomic::{
@@ -23,9 +23,9 @@ use core::sync::atomic::{
 use cupeer_spec::bypass::Bypass;
 use cupeer_spec::duration::Duration;
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
-use cupeer_spec::value::{Format, quoted, quoted_inside};
+use cupeer_spec::value::{Format, write_quoted, write_quoted_content};
 
-/// Call to log.
+/// Call that returned, with the values that its line in the log shows.
 pub struct Call<'a> {
     pub id: FnId,
     /// Library that made the call, and the offset in the library.
@@ -79,7 +79,7 @@ pub fn is_on() -> bool {
 
 /// Writes a line about an event that happened `ago` nanoseconds ago: the time and the thread of the event, and then the text that
 /// `write` adds, as members of a JSON object or as words. Does nothing if there is no log.
-fn send(ago: u64, write: &dyn Fn(&mut fmt::Formatter, Format) -> fmt::Result) {
+fn write_log_line(ago: u64, write: &dyn Fn(&mut fmt::Formatter, Format) -> fmt::Result) {
     if !is_on() {
         return;
     }
@@ -104,16 +104,16 @@ fn send(ago: u64, write: &dyn Fn(&mut fmt::Formatter, Format) -> fmt::Result) {
 }
 
 /// Logs a call.
-pub fn call(call: &Call) {
+pub fn log_call(call: &Call) {
     let settings = settings::get();
     let fault = call.fault.as_ref();
-    if settings.failed && call.result == 0 && fault.is_none() {
+    if settings.only_failed && call.result == 0 && fault.is_none() {
         return;
     }
-    let number = Short::<24>::new(format_args!("{}", call.result));
+    let number = ShortText::<24>::new(format_args!("{}", call.result));
     let name = call.id.spec().name();
     let result = call.id.spec().result_name(call.result).unwrap_or(number.text());
-    send(clock::now().saturating_sub(call.started), &|f, format| {
+    write_log_line(clock::now().saturating_sub(call.started), &|f, format| {
         let args = fmt::from_fn(|f| (call.print)(f, format));
         let caller = fmt::from_fn(|f| print_caller(call.caller, f));
         if !format.json {
@@ -129,31 +129,31 @@ pub fn call(call: &Call) {
 }
 
 /// Logs a mark that the program set. Returns true if the line was written.
-pub fn mark(text: &[u8]) -> bool {
+pub fn log_mark(text: &[u8]) -> bool {
     // SAFETY: only this thread and its signal handlers use the block.
     let written = || unsafe { (*crate::sys::arch::thread()).written };
     let before = written();
-    send(0, &|f, format| {
+    write_log_line(0, &|f, format| {
         f.write_str(if format.json { "\"mark\":" } else { "mark " })?;
-        quoted(text, 2048, f)
+        write_quoted(text, 2048, f)
     });
     written() != before
 }
 
 /// Logs the faults that are about to act on a call, which may not return.
-pub fn fault(text: fmt::Arguments) {
+pub fn log_fault(text: fmt::Arguments) {
     let write_fault = &|f: &mut fmt::Formatter, format: Format| match format.json {
         true => write!(f, "\"acts\":\"{text}\""),
         false => write!(f, "fault {text}"),
     };
-    with_room(&mut || send(0, write_fault));
+    run_with_enough_stack(&mut || write_log_line(0, write_fault));
 }
 
 /// Logs that the calls of a library bypass cupeer.
-pub fn bypass(library: &[u8], way: Bypass) {
-    send(0, &|f, format| {
+pub fn log_bypass(library: &[u8], way: Bypass) {
+    write_log_line(0, &|f, format| {
         f.write_str(if format.json { "\"escaped\":{\"library\":" } else { "escaped " })?;
-        quoted(library, 2048, f)?;
+        write_quoted(library, 2048, f)?;
         match way {
             _ if format.json => write!(f, ",\"way\":\"{}\"}}", way.name()),
             Bypass::Unseen => f.write_str(": it was loaded, but cupeer saw no call that it records"),
@@ -167,10 +167,10 @@ const MOST_NAMED: usize = 64;
 
 /// Logs that a library patched entries of cupeer in place: `functions` is true for each patched function. `library` is empty if
 /// it is unknown.
-pub fn patched(library: &[u8], functions: &[bool; FUNCTION_COUNT]) {
-    send(0, &|f, format| {
+pub fn log_patched_functions(library: &[u8], functions: &[bool; FUNCTION_COUNT]) {
+    write_log_line(0, &|f, format| {
         f.write_str(if format.json { "\"patched\":{\"library\":" } else { "patched by " })?;
-        quoted(library, 2048, f)?;
+        write_quoted(library, 2048, f)?;
         f.write_str(if format.json { ",\"functions\":[" } else { ":" })?;
         let mut separator = "";
         let mut write = |text: core::fmt::Arguments| {
@@ -191,8 +191,8 @@ pub fn patched(library: &[u8], functions: &[bool; FUNCTION_COUNT]) {
 }
 
 /// Logs a finding: as a JSON object, or as a paragraph.
-pub fn finding(finding: &str) {
-    send(0, &|f, format| {
+pub fn log_finding(finding: &str) {
+    write_log_line(0, &|f, format| {
         f.write_str(if format.json { "\"finding\":" } else { "" })?;
         f.write_str(finding.trim_end())
     });
@@ -201,7 +201,7 @@ pub fn finding(finding: &str) {
 /// Writes a caller as `library+0xoffset`.
 fn print_caller(caller: Caller, f: &mut fmt::Formatter) -> fmt::Result {
     let library = if caller.library.is_empty() { b"unknown" } else { caller.library };
-    quoted_inside(library, 2048, f)?;
+    write_quoted_content(library, 2048, f)?;
     write!(f, "+{:#x}", caller.offset)
 }
 

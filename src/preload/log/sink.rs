@@ -40,7 +40,7 @@ pub fn write(line: &[u8]) -> bool {
     if GIVEN_UP.load(Relaxed) == pid {
         return false;
     }
-    let written = current(pid).and_then(|sink| match sink {
+    let written = current_log_file(pid).and_then(|sink| match sink {
         Some(sink) => files::write(sink.file, line).map(|()| true),
         None => {
             // stderr was closed, or is another file at present, so no message is printed either.
@@ -58,22 +58,20 @@ fn give_up(pid: u32, error: c_int) -> bool {
         return false;
     }
     status::count(|status| &status.log_lost);
-    let reason = message::Reason(error);
+    let reason = message::ErrnoText(error);
     match &settings::get().log_file {
-        Some(path) => message::line(format_args!(
+        Some(path) => message::print_line(format_args!(
             "cannot write the log {}: {reason}; this process goes on without a log",
-            message::Text(path.to_bytes())
+            message::LossyText(path.to_bytes())
         )),
-        None => {
-            message::line(format_args!("cannot log to stderr: {reason}; this process goes on without a log"))
-        }
+        None => message::print_line(format_args!("cannot log to stderr: {reason}; this process goes on without a log")),
     }
     false
 }
 
 /// Returns the sink of this process. Opens a sink if there is none, or if the old sink does not belong to this process any more.
 /// `None` if stderr is the log and is closed.
-fn current(pid: u32) -> Result<Option<&'static Sink>, c_int> {
+fn current_log_file(pid: u32) -> Result<Option<&'static Sink>, c_int> {
     let old = SINK.load(Acquire);
     // SAFETY: sinks are never freed.
     let sink = unsafe { old.as_ref() };
@@ -83,7 +81,7 @@ fn current(pid: u32) -> Result<Option<&'static Sink>, c_int> {
     }
     let Some(sink) = open(pid)? else { return Ok(None) };
     let file = sink.file;
-    let new = arena::keep(sink).ok_or(libc::ENOMEM)?;
+    let new = arena::store_permanently(sink).ok_or(libc::ENOMEM)?;
     match SINK.compare_exchange(old, ptr::from_ref(new).cast_mut(), AcqRel, Acquire) {
         Ok(_) => Ok(Some(new)),
         Err(first) => {
@@ -105,7 +103,7 @@ fn open(pid: u32) -> Result<Option<Sink>, c_int> {
             let mut place = [0; PATH_MAX];
             expand(path, pid, &mut place).ok_or(libc::ENAMETOOLONG)?;
             // A named pipe that nobody reads must not stop the program.
-            let file = opened::for_log(&mut place)?;
+            let file = opened::open_log_file(&mut place)?;
             // SAFETY: the descriptor was opened above; its readers may be slow.
             unsafe { libc::fcntl(file, libc::F_SETFL, libc::O_APPEND) };
             (file, if path.to_bytes().contains(&b'%') { pid } else { 0 })

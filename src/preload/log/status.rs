@@ -2,7 +2,7 @@
 //! libraries bypass cupeer.
 
 use crate::settings;
-use crate::sys::opened::Opened;
+use crate::sys::opened::OpenedFile;
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{
@@ -111,7 +111,7 @@ pub fn is_first_print(hash: u64) -> bool {
     let (hash, mut is_new) = (hash | 1, true);
     with_page(|status| {
         for i in 0..PLACES {
-            let place = &status.said[(hash as usize).wrapping_add(i) % SAID];
+            let place = &status.printed_hashes[(hash as usize).wrapping_add(i) % SAID];
             match place.compare_exchange(0, hash, Relaxed, Relaxed) {
                 Ok(_) => return,
                 Err(known) if known == hash => {
@@ -134,7 +134,7 @@ pub fn is_record_lost() -> bool {
 
 /// Counts a call that failed because there was too little device memory, and wakes the launcher, which finds out which processes
 /// use the memory.
-pub fn exhausted() {
+pub fn report_memory_exhausted() {
     with_page(|status| {
         status.exhausted.fetch_add(1, Release);
         status.bell.fetch_add(1, Release);
@@ -173,6 +173,6 @@ fn with_page(work: impl FnOnce(&Status)) {
 
 fn map() -> Option<*mut Status> {
     let path = settings::get().status.as_ref()?;
-    let page = Opened::behind_link(path, libc::O_RDWR).and_then(|file| file.map(0, size_of::<Status>()));
+    let page = OpenedFile::open_following_links(path, libc::O_RDWR).and_then(|file| file.map(0, size_of::<Status>()));
     page.ok().map(|page| page.cast())
 }

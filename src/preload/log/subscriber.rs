@@ -1,7 +1,7 @@
 //! The subscriber: writes the message of each event as one line.
 
 use super::sink;
-use crate::sys::line::Line;
+use crate::sys::line::LineBuffer;
 use core::fmt::{Debug, Write};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -21,7 +21,7 @@ impl Subscriber for Log {
     }
 
     fn event(&self, event: &Event) {
-        let mut message = Message(Line::new());
+        let mut message = Message(LineBuffer::new());
         event.record(&mut message);
         let line = &mut message.0;
         // A line that does not fit is dropped below.
@@ -42,7 +42,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-struct Message(Line);
+struct Message(LineBuffer);
 
 impl Visit for Message {
     fn record_debug(&mut self, _: &Field, value: &dyn Debug) {

@@ -5,15 +5,15 @@ use super::file::{FIRST_ROOM, File};
 use super::{clock, stream};
 use crate::driver::queries::{Description, has_device_of_parent};
 use crate::log::message;
-use crate::sys::book::Book;
+use crate::sys::book::LockedFacts;
 use crate::sys::caller;
 use crate::sys::environment;
 use crate::sys::files::{self, until_nul};
-use crate::sys::forks::{forked_from, initialized_before_fork};
-use crate::sys::line::Short;
-use crate::sys::object::Object;
+use crate::sys::forks::{initialized_before_fork, parent_pid_of_fork};
+use crate::sys::line::ShortText;
+use crate::sys::object::LoadedObject;
 use crate::sys::program_memory;
-use crate::sys::python::Texts;
+use crate::sys::python::FunctionTexts;
 use core::fmt::Display;
 use core::ops::Range;
 use core::ptr;
@@ -37,56 +37,56 @@ struct Appender {
     ring_blocks: u64,
 }
 
-static APPENDER: Book<Appender> =
-    Book::new(Appender { epoch: 0, block: 0, next: 0, room: 0, ring_blocks: 0 });
+static APPENDER: LockedFacts<Appender> =
+    LockedFacts::new(Appender { epoch: 0, block: 0, next: 0, room: 0, ring_blocks: 0 });
 
 /// Writes the entries that are known when the file is created.
-pub fn begin(file: &File) {
+pub fn write_first_entries(file: &File) {
     let room = if file.ring.is_null() { FIRST_ROOM } else { BLOCK };
     let block = file.header as usize;
     APPENDER.with(|appender| {
         *appender = Appender { epoch: file.epoch, block, next: META_START, room, ring_blocks: 0 };
     });
-    text(file, "cupeer", env!("CARGO_PKG_VERSION").as_bytes());
-    text(file, "program", caller::program_path());
-    text(file, "host", files::host(&mut [0; 65]));
+    add_text(file, "cupeer", env!("CARGO_PKG_VERSION").as_bytes());
+    add_text(file, "program", caller::program_path());
+    add_text(file, "host", files::read_host_name(&mut [0; 65]));
     let mut directory = [0u8; 2048];
     // SAFETY: writes at most that many bytes, with a NUL where it succeeds.
     if !unsafe { libc::getcwd(directory.as_mut_ptr().cast(), directory.len()) }.is_null() {
-        text(file, "directory", until_nul(&directory));
+        add_text(file, "directory", until_nul(&directory));
     }
     if let Some(parent) = initialized_before_fork(file.epoch) {
-        number(file, meta::INITIALIZED_BY, parent);
+        add_number(file, meta::INITIALIZED_BY, parent);
     } else if !has_begun_anew() && has_device_of_parent() {
-        number(file, meta::DEVICES_FROM, forked_from().unwrap_or(0));
+        add_number(file, meta::DEVICES_FROM, parent_pid_of_fork().unwrap_or(0));
     }
     for id in FnId::all() {
-        let (number, size) = (id as u16, id.spec().stored() as u16);
+        let (number, size) = (id as u16, id.spec().stored_args_size() as u16);
         let name = id.spec().name().as_bytes();
-        entry(file, meta::FUNCTION, &[&number.to_le_bytes(), &size.to_le_bytes(), name]);
+        append_entry(file, meta::FUNCTION, &[&number.to_le_bytes(), &size.to_le_bytes(), name]);
     }
     let mut line = [0u8; 4096];
     let length = files::read(c"/proc/self/cmdline", &mut line).unwrap_or(0);
     for argument in line[..length].split_inclusive(|byte| *byte == 0) {
-        entry(file, meta::ARGUMENT, &[until_nul(argument)]);
+        append_entry(file, meta::ARGUMENT, &[until_nul(argument)]);
     }
     if is_of_multiprocessing(&line[..length]) {
-        started_by(file, &mut line);
+        add_starting_command(file, &mut line);
     }
     if let Some((by_call, by_file)) = program_memory::refusal() {
-        let missing = Short::<512>::new(format_args!(
+        let missing = ShortText::<512>::new(format_args!(
             "the system refuses to read this process's memory (process_vm_readv: {}; /proc/self/mem: {}): its variables, \
              its rank, and the stacks, arrays and texts of its calls are missing from the record",
-            message::Reason(by_call),
-            message::Reason(by_file),
+            message::ErrnoText(by_call),
+            message::ErrnoText(by_file),
         ));
-        message::line(format_args!("{}", missing.text()));
-        text(file, meta::MISSING, missing.text().as_bytes());
+        message::print_line(format_args!("{}", missing.text()));
+        add_text(file, meta::MISSING, missing.text().as_bytes());
     }
     environment::each(|variable| {
         let name = variable.split(|byte| *byte == b'=').next().unwrap_or(variable);
-        if meta::is_recorded(name) {
-            entry(file, meta::VARIABLE, &[variable]);
+        if meta::is_recorded_variable(name) {
+            append_entry(file, meta::VARIABLE, &[variable]);
         }
     });
 }
@@ -100,49 +100,49 @@ fn is_of_multiprocessing(line: &[u8]) -> bool {
 
 /// Adds the command line of the nearest ancestor process that multiprocessing did not start, because it names the program's
 /// script.
-fn started_by(file: &File, line: &mut [u8]) {
+fn add_starting_command(file: &File, line: &mut [u8]) {
     const MOST: usize = 4;
     // SAFETY: getppid has no preconditions.
     let mut pid = unsafe { libc::getppid() };
     for _ in 0..MOST {
-        let path = Short::<48>::new(format_args!("/proc/{pid}/cmdline\0"));
+        let path = ShortText::<48>::new(format_args!("/proc/{pid}/cmdline\0"));
         let length = files::read(path.c_text().unwrap_or_default(), line).unwrap_or(0);
         let found = line[..length].trim_ascii_end();
         let end = found.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         if !is_of_multiprocessing(&line[..end]) {
             line[..end].iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
-            return text(file, meta::STARTED_BY, &line[..end]);
+            return add_text(file, meta::STARTED_BY, &line[..end]);
         }
-        let path = Short::<64>::new(format_args!("{}\0", StatPath(pid)));
+        let path = ShortText::<64>::new(format_args!("{}\0", StatPath(pid)));
         let length = files::read(path.c_text().unwrap_or_default(), line).unwrap_or(0);
         let Some(stat) = Stat::parse(&line[..length]) else { return };
         pid = stat.parent;
     }
 }
 
-pub fn text(file: &File, name: &str, value: &[u8]) {
-    entry(file, meta::TEXT, &[name.as_bytes(), b"\0", value]);
+pub fn add_text(file: &File, name: &str, value: &[u8]) {
+    append_entry(file, meta::TEXT, &[name.as_bytes(), b"\0", value]);
 }
 
 /// Adds a number as an entry with a name and a decimal text.
-pub fn number(file: &File, name: &str, value: impl Display) {
-    text(file, name, Short::<24>::new(format_args!("{value}")).text().as_bytes());
+pub fn add_number(file: &File, name: &str, value: impl Display) {
+    add_text(file, name, ShortText::<24>::new(format_args!("{value}")).text().as_bytes());
 }
 
 /// Adds an entry with the path of the program that the process is about to execute, and the current time.
-pub fn exec(file: &File, program: &[u8]) {
-    let now = Short::<24>::new(format_args!("{} ", clock::now()));
-    entry(file, meta::TEXT, &[meta::BECAME.as_bytes(), b"\0", now.text().as_bytes(), program]);
+pub fn add_exec(file: &File, program: &[u8]) {
+    let now = ShortText::<24>::new(format_args!("{} ", clock::now()));
+    append_entry(file, meta::TEXT, &[meta::BECAME.as_bytes(), b"\0", now.text().as_bytes(), program]);
 }
 
 /// Adds an entry about a library that a call came from. `part` is the range of the library's addresses that contains the caller.
-pub fn library(object: &Object, part: &Range<usize>) {
+pub fn add_library(object: &LoadedObject, part: &Range<usize>) {
     let Some(file) = current() else { return };
     let mut note = [0u8; 64];
     let build_id = object.build_id(&mut note);
     let path = caller::path(object);
     let number = |number: usize| (number as u64).to_le_bytes();
-    entry(
+    append_entry(
         file,
         meta::LIBRARY,
         &[
@@ -157,48 +157,43 @@ pub fn library(object: &Object, part: &Range<usize>) {
     );
 }
 
-pub fn describe(description: Description) {
+pub fn add_driver_description(description: Description) {
     let Some(file) = current() else { return };
     match description {
         Description::Driver(version) => {
-            number(file, "driver", version);
+            add_number(file, "driver", version);
         }
         Description::Device { ordinal, uuid, pci, name } => {
             let pieces: [&[u8]; 5] = [&ordinal.to_le_bytes(), uuid, until_nul(pci), b"\0", until_nul(name)];
-            entry(file, meta::DEVICE, &pieces);
+            append_entry(file, meta::DEVICE, &pieces);
         }
     }
 }
 
-pub fn function_of_python(number: u32, first_line: u32, texts: &Texts) {
+pub fn add_python_function(number: u32, first_line: u32, texts: &FunctionTexts) {
     let Some(file) = current() else { return };
     // In UTF-8, a character has up to four bytes.
     let (path, name) = (
-        Short::<2048>::new(format_args!("{}", texts.file)),
-        Short::<512>::new(format_args!("{}", texts.function)),
+        ShortText::<2048>::new(format_args!("{}", texts.file)),
+        ShortText::<512>::new(format_args!("{}", texts.function)),
     );
-    let pieces: [&[u8]; 5] = [
-        &number.to_le_bytes(),
-        &first_line.to_le_bytes(),
-        path.text().as_bytes(),
-        b"\0",
-        name.text().as_bytes(),
-    ];
-    entry(file, meta::PYTHON, &pieces);
+    let pieces: [&[u8]; 5] =
+        [&number.to_le_bytes(), &first_line.to_le_bytes(), path.text().as_bytes(), b"\0", name.text().as_bytes()];
+    append_entry(file, meta::PYTHON, &pieces);
 }
 
 /// Adds an entry about a library whose calls bypass cupeer. `way` is the kind of bypass.
-pub fn bypass(library: &[u8], way: &str) {
+pub fn add_bypass(library: &[u8], way: &str) {
     let Some(file) = current() else { return };
-    entry(file, meta::ESCAPED, &[way.as_bytes(), b"\0", library]);
+    append_entry(file, meta::ESCAPED, &[way.as_bytes(), b"\0", library]);
 }
 
 /// Adds the table of counters for memory that is counted instead of recorded call by call: see [`cupeer_spec::record::counted`].
 /// Returns the table's address, aligned to a cache line of 64 bytes.
-pub fn counted(file: &File) -> Option<*mut AtomicU64> {
+pub fn add_counter_table(file: &File) -> Option<*mut AtomicU64> {
     const LINE: usize = 64;
     static EMPTY: [u8; LINE + 8 * (WORDS + 1)] = [0; _];
-    let body = entry(file, meta::COUNTED, &[&EMPTY])?;
+    let body = append_entry(file, meta::COUNTED, &[&EMPTY])?;
     let begin = 8 + body.wrapping_add(8).align_offset(LINE);
     // SAFETY: the bytes are in the mapped block, which is never unmapped, and nobody else writes to them; they are aligned to
     // eight bytes, as all entries are.
@@ -210,7 +205,7 @@ pub fn counted(file: &File) -> Option<*mut AtomicU64> {
 
 /// Appends an entry, cut to the size of a block. Returns the address of its bytes, which stays valid as long as the record; `None` if
 /// there is no room.
-pub fn entry(file: &File, tag: u16, pieces: &[&[u8]]) -> Option<*mut u8> {
+pub fn append_entry(file: &File, tag: u16, pieces: &[&[u8]]) -> Option<*mut u8> {
     const HEAD: usize = size_of::<meta::Head>();
     let most = BLOCK - size_of::<BlockHeader>() - HEAD - meta::ALIGN;
     let length = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(most);

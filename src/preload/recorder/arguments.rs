@@ -65,11 +65,11 @@ impl<'a> Arguments<'a> {
             Self::put_value(value, place, self.handle);
         }
         self.at += T::STORED;
-        self.mark(shape);
+        self.set_shape(shape);
     }
 
     #[inline(always)]
-    fn mark(&mut self, shape: u64) {
+    fn set_shape(&mut self, shape: u64) {
         self.shape |= shape << shape::shift(self.index);
         self.index += 1;
     }
@@ -122,12 +122,12 @@ impl<'a> Arguments<'a> {
     /// Stores the address of an array or a text. The contents are stored as a detail of the call.
     #[inline(always)]
     pub fn elsewhere<T>(&mut self, pointer: *const T) {
-        self.mark(if pointer.is_null() { shape::NULL } else { shape::VALUE });
+        self.set_shape(if pointer.is_null() { shape::NULL } else { shape::VALUE });
     }
 }
 
 /// The arguments of a call in stored form, after the call.
-pub struct Stored {
+pub struct StoredArguments {
     pub bytes: [u8; MOST_ARGS],
     /// Two bits per argument, as in [`Arguments`].
     pub shape: u64,
@@ -135,9 +135,9 @@ pub struct Stored {
     pub handle: Option<[u8; 64]>,
 }
 
-impl Stored {
+impl StoredArguments {
     /// Returns the fingerprint of the first bytes of the handle, which the driver does not check; 0 without a handle.
-    pub fn head(&self) -> u64 {
+    pub fn handle_head_fingerprint(&self) -> u64 {
         self.handle.map_or(0, |handle| FINGERPRINT(&handle[..CHECKED.start]))
     }
 }

@@ -6,7 +6,7 @@ use crate::sys::clock as system_clock;
 use crate::sys::every_call::EVERY_CALL;
 use crate::sys::files;
 use core::sync::atomic::Ordering::Relaxed;
-use cupeer_spec::record::{Moment, clock};
+use cupeer_spec::record::{ClockMoment, clock};
 
 /// Returns the current time on the clock of the record, in ticks.
 #[inline(always)]
@@ -26,10 +26,10 @@ pub fn choose() -> u32 {
 }
 
 /// Returns the current time on the clock of the record, the monotonic clock, and the real-time clock.
-pub fn moment() -> Moment {
+pub fn moment() -> ClockMoment {
     let ticks = now();
     let monotonic = system_clock::now();
     // The mean of two reads is as near as possible to the monotonic time between them.
     let ticks = ticks / 2 + now() / 2;
-    Moment { ticks, monotonic, realtime: system_clock::realtime() }
+    ClockMoment { ticks, monotonic, realtime: system_clock::realtime() }
 }

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// Size of the smallest copies that a finding about a detour counts, in bytes.
 pub const SMALLEST: u64 = 64 << 10;
 
-/// Largest number of copies per process whose content is read.
+/// Number of copies of a process whose content is read: the first ones.
 const MOST_COPIES: u32 = 1024;
 
 /// Number of pieces of a buffer that are read, evenly spaced.

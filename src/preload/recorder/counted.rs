@@ -6,15 +6,15 @@
 use super::{about, current, libraries, process};
 use crate::driver::chunks::{self, Chunk};
 use crate::driver::counted::{
-    self, EPOCH, HAS_SEVERAL, SHARED_CELLS, TABLE, count_in, is_on, known, part, word,
+    self, EPOCH, HAS_SEVERAL, SHARED_CELLS, TABLE, count_in, is_counting, known, row_part, table_word,
 };
 use crate::driver::queries;
-use crate::resolve::needs::Needs;
+use crate::resolve::needs::HistoryCondition;
 use crate::resolve::traced;
 use crate::settings;
 use crate::sys::arch::{Thread, thread};
 use crate::sys::clock;
-use crate::sys::every_call::epoch;
+use crate::sys::every_call::recording_epoch;
 use crate::sys::guard::guarded;
 use crate::sys::lock::Lock;
 use core::ptr;
@@ -23,7 +23,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::counted::{CELLS, ROW, ROWS, UNFOLLOWED, key, row};
+use cupeer_spec::record::counted::{CELLS, ROW, ROWS, UNFOLLOWED, row, row_key};
 
 /// Size from which an allocation is recorded as a call, in bytes. A driver takes a hundred microseconds for an allocation of this
 /// size.
@@ -44,7 +44,7 @@ static LOCK: Lock = Lock::new();
 /// Returns true if an allocation of this size is recorded as a call instead of only counted. `is_of_pool` is true for an
 /// allocation from a memory pool.
 pub fn is_recorded(id: FnId, bytes: u64, is_of_pool: bool) -> bool {
-    if settings::get().asks_for_allocations(id) {
+    if settings::get().records_all_allocations(id) {
         return true;
     }
     let is_due = || !is_of_pool || bytes >= LARGE_OF_POOLS || OF_POOLS.fetch_add(1, Relaxed) < MOST_OF_POOLS;
@@ -57,7 +57,7 @@ pub fn count(caller: usize, address: u64, bytes: u64) {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block, and each word is read at once.
     let (own, cells) = unsafe { ((*thread).epoch, (*thread).cells) };
-    let is_joined = own == epoch() && cells != 0;
+    let is_joined = own == recording_epoch() && cells != 0;
     if let Some(chunk) = chunks::find(address).filter(|chunk| is_joined && counted::has_known_device(chunk))
         && let Some(row) = counted::row_of(caller, chunk.device.load(Relaxed))
         && count_in(row, cells, chunk, address, bytes)
@@ -81,8 +81,8 @@ fn count_slowly(thread: *mut Thread, caller: usize, address: u64, bytes: u64) {
             row.is_some_and(|row| bytes < 1 << 40 && count_in(row, cells, chunk, address, bytes))
         });
         if !is_counted {
-            word(0).fetch_add(1, Relaxed);
-            word(1).fetch_add(bytes, Relaxed);
+            table_word(0).fetch_add(1, Relaxed);
+            table_word(1).fetch_add(bytes, Relaxed);
         }
     });
 }
@@ -109,13 +109,13 @@ fn make_row(caller: usize, device: u64) -> Option<usize> {
     let [own, others] = counted::row_keys(caller, device);
     let has_room = ROWS_OF_PLACES.fetch_add(1, Relaxed) < MOST_PLACES;
     if has_room {
-        libraries::know(caller);
+        libraries::describe_library_of(caller);
     } else {
         counted::IS_FULL.store(true, Relaxed);
     }
     let key = if has_room { own } else { others };
     counted::rows_to_probe(key).find(|row| {
-        let taken = part(*row, row::KEY).compare_exchange(0, key, AcqRel, Acquire);
+        let taken = row_part(*row, row::KEY).compare_exchange(0, key, AcqRel, Acquire);
         taken.is_ok() || taken == Err(key)
     })
 }
@@ -126,15 +126,16 @@ fn chunk_of(address: u64) -> Option<&'static Chunk> {
     if counted::has_known_device(chunk) {
         return Some(chunk);
     }
-    let (device, context) = queries::owner(address).unwrap_or((queries::device(), 0));
-    let new = key(0, Some(device)) >> 48;
+    let (device, context) =
+        queries::device_and_context_of_memory(address).unwrap_or((queries::device_of_current_context(), 0));
+    let new = row_key(0, Some(device)) >> 48;
     static FIRST: AtomicU64 = AtomicU64::new(0);
     if FIRST.compare_exchange(0, new, Relaxed, Relaxed).is_err_and(|first| first != new) {
         HAS_SEVERAL.store(true, Relaxed);
     }
     counted::note_context(device, context);
     chunk.context.store(context, Relaxed);
-    chunk.asked.store(clock::roughly(), Relaxed);
+    chunk.queried_at.store(clock::roughly_now(), Relaxed);
     chunk.device.store(new, Relaxed);
     Some(chunk)
 }
@@ -142,36 +143,36 @@ fn chunk_of(address: u64) -> Option<&'static Chunk> {
 /// Gives this thread its counters, and the process its table if it has none. For use in `guarded`.
 fn begin_counting(thread: *mut Thread) -> bool {
     // SAFETY: only this thread and its signal handlers use the block.
-    let is_joined = || unsafe { (*thread).epoch == epoch() && (*thread).cells != 0 };
-    if is_on() && is_joined() {
+    let is_joined = || unsafe { (*thread).epoch == recording_epoch() && (*thread).cells != 0 };
+    if is_counting() && is_joined() {
         return true;
     }
-    if settings::get().record.is_none() || !process::attach() {
+    if settings::get().record.is_none() || !process::join_or_begin_record() {
         return false;
     }
-    if !is_on() {
-        LOCK.with(make);
+    if !is_counting() {
+        LOCK.with(create_counter_table);
     }
-    if !is_on() {
+    if !is_counting() {
         return false;
     }
     let number = THREADS.fetch_add(1, Relaxed) as usize;
-    let own = || ptr::from_ref(word(UNFOLLOWED + ROWS * ROW + number * ROWS)) as usize;
+    let own = || ptr::from_ref(table_word(UNFOLLOWED + ROWS * ROW + number * ROWS)) as usize;
     let cells = if number < CELLS { own() } else { SHARED_CELLS };
     // SAFETY: only this thread and its signal handlers use the block.
     unsafe { (*thread).cells = cells };
-    traced::wake(Needs::Made);
-    queries::describe_devices(about::describe);
+    traced::note_condition_met(HistoryCondition::Made);
+    queries::describe_devices(about::add_driver_description);
     true
 }
 
-fn make() {
-    let Some(file) = current::current().filter(|_| !is_on()) else { return };
+fn create_counter_table() {
+    let Some(file) = current::current().filter(|_| !is_counting()) else { return };
     // The old chunks are those of a parent, or of an earlier record of this process.
     if EPOCH.swap(0, AcqRel) != 0 {
         chunks::forget();
     }
-    let Some(table) = about::counted(file) else { return };
+    let Some(table) = about::add_counter_table(file) else { return };
     for count in [&THREADS, &ROWS_OF_PLACES, &OF_POOLS] {
         count.store(0, Relaxed);
     }

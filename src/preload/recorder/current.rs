@@ -2,7 +2,7 @@
 
 use super::file::File;
 use crate::sys::every_call::has_record;
-use crate::sys::process::owner;
+use crate::sys::process::recording_owner_pid;
 use core::ptr;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32,
@@ -22,7 +22,7 @@ pub fn current() -> Option<&'static File> {
 pub static BEGAN_ANEW: AtomicU32 = AtomicU32::new(0);
 
 /// Returns true if this process gave up a record without a name and began a new one: see
-/// `process::show_before_call`.
+/// `process::give_name_before_call`.
 pub fn has_begun_anew() -> bool {
-    BEGAN_ANEW.load(Relaxed) == owner()
+    BEGAN_ANEW.load(Relaxed) == recording_owner_pid()
 }

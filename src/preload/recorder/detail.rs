@@ -6,13 +6,13 @@ use crate::sys::caller::each_frame;
 use crate::sys::program_memory;
 use crate::sys::python;
 use core::ffi::c_char;
-use cupeer_spec::record::slot::{self, Line, MOST_ARGS, Slot, detail};
+use cupeer_spec::record::slot::{self, MOST_ARGS, PythonLine, Slot, detail};
 use cupeer_spec::value::{MOST_ELEMENTS, Value};
 
 const SLOTS: usize = 12;
 const ROOM: usize = SLOTS * size_of::<Slot>() - detail::START;
 
-/// Largest number of bytes of an array element in a record.
+/// Size in bytes of the largest element of an array that is stored.
 const MOST_ELEMENT: usize = 12;
 
 /// A list of items about a call, before it is written into slots.
@@ -56,8 +56,9 @@ fn append(state: u8, start: u64, room: usize, items: &[&[u8]]) -> bool {
     taken.is_some()
 }
 
-/// Returns the number of slots that [`current`] fills. `stored` is the number of bytes of arguments that it also writes.
-pub fn slots_of_current(stored: usize) -> usize {
+/// Returns the number of slots that [`write_current_context`] fills. `stored` is the number of bytes of arguments that
+/// it also writes.
+pub fn slots_for_context(stored: usize) -> usize {
     if stored <= NARROW { 1 } else { 2 }
 }
 
@@ -70,18 +71,22 @@ const _: () = assert!(2 * NARROW == MOST_ARGS);
 ///
 /// # Safety
 ///
-/// As many slots as [`slots_of_current`] returns are there, and are this thread's.
-pub unsafe fn current(place: *mut Slot, number: u64, current: u64, args: &[u8; MOST_ARGS], stored: usize) {
+/// As many slots as [`slots_for_context`] returns are there, and are this thread's.
+pub unsafe fn write_current_context(
+    place: *mut Slot,
+    number: u64,
+    current: u64,
+    args: &[u8; MOST_ARGS],
+    stored: usize,
+) {
     let head = |tag: u8, length: usize| u64::from(tag) | (length as u64) << 16;
-    let has_room = slots_of_current(stored) == 1;
+    let has_room = slots_for_context(stored) == 1;
     let wide = if stored > 0 { head(detail::ARGUMENTS, stored) } else { 0 };
     // SAFETY: as promised; what the items do not fill is zero, also behind the arguments.
     unsafe {
         (*place).start = number;
         let items = place.cast::<u8>().add(detail::START);
-        items
-            .cast::<[u64; 2]>()
-            .write([head(detail::CURRENT, 8) | current << 32, current >> 32 | wide << 32]);
+        items.cast::<[u64; 2]>().write([head(detail::CURRENT, 8) | current << 32, current >> 32 | wide << 32]);
         let (from, to) = (args.as_ptr().cast::<[u8; NARROW]>(), items.add(16).cast::<[u8; NARROW]>());
         if stored > 0 {
             core::ptr::copy_nonoverlapping(from, to, 1);
@@ -99,7 +104,7 @@ impl Detail {
     pub const EMPTY: Detail = Detail { bytes: [0; ROOM], length: 0 };
 
     /// Adds the items that `fill` makes to the call whose slot has this number. Returns the items, which may be none.
-    pub fn about(number: u64, fill: impl FnOnce(&mut Detail)) -> Detail {
+    pub fn add_to_call(number: u64, fill: impl FnOnce(&mut Detail)) -> Detail {
         let mut detail = Detail::EMPTY;
         fill(&mut detail);
         detail.append(slot::DETAIL, number);
@@ -109,7 +114,7 @@ impl Detail {
     /// Returns an item with the text of a mark.
     pub fn of_text(text: &[u8]) -> Detail {
         let mut detail = Detail::EMPTY;
-        detail.item(detail::TEXT, 0, text);
+        detail.add_item(detail::TEXT, 0, text);
         detail
     }
 
@@ -123,7 +128,7 @@ impl Detail {
     }
 
     /// Adds an item with a tag for an argument. The bytes are cut if there is too little room.
-    pub fn item(&mut self, tag: u8, argument: usize, bytes: &[u8]) {
+    pub fn add_item(&mut self, tag: u8, argument: usize, bytes: &[u8]) {
         let Some(room) = (ROOM - self.length).checked_sub(4) else { return };
         let bytes = &bytes[..bytes.len().min(room)];
         let place = &mut self.bytes[self.length..];
@@ -135,35 +140,38 @@ impl Detail {
     }
 
     /// Adds the frames of a call, beginning with its return address `caller`, and the Python frames among them.
-    pub fn frames(&mut self, caller: usize) {
+    pub fn add_frames(&mut self, caller: usize) {
         let mut frames = [0; detail::MOST_FRAMES];
         let mut count = 0;
         each_frame(caller, detail::MOST_FRAMES, |address| {
-            libraries::know(address);
+            libraries::describe_library_of(address);
             frames[count] = address as u64;
             count += 1;
             true
         });
         if count > 0 {
-            self.item(detail::FRAMES, 0, frames.map(u64::to_le_bytes)[..count].as_flattened());
-            self.python(&frames[..count]);
+            self.add_item(detail::FRAMES, 0, frames.map(u64::to_le_bytes)[..count].as_flattened());
+            self.add_python_frames(&frames[..count]);
         }
     }
 
     /// Adds the Python frames that belong to these native frames of a call.
-    fn python(&mut self, frames: &[u64]) {
-        let Some(interpreter) = settings::get().python.then(python::native).flatten() else { return };
-        let mut lines = [0; Line::SIZE * detail::MOST_PYTHON];
+    fn add_python_frames(&mut self, frames: &[u64]) {
+        let Some(interpreter) = settings::get().python.then(python::find_native_interpreter).flatten() else {
+            return;
+        };
+        let mut lines = [0; PythonLine::SIZE * detail::MOST_PYTHON];
         let mut count = 0;
         python::each_frame(detail::MOST_PYTHON, functions_of_python::is_known, |frame| {
-            let Some(function) = functions_of_python::number(frame) else { return false };
-            let line = Line { function, line: frame.line, frame: interpreter.place(frames, frame.run) };
-            lines[Line::SIZE * count..Line::SIZE * (count + 1)].copy_from_slice(&line.bytes());
+            let Some(function) = functions_of_python::number_of_function(frame) else { return false };
+            let line =
+                PythonLine { function, line: frame.line, frame: interpreter.native_frame_index(frames, frame.run) };
+            lines[PythonLine::SIZE * count..PythonLine::SIZE * (count + 1)].copy_from_slice(&line.to_bytes());
             count += 1;
             true
         });
         if count > 0 {
-            self.item(detail::PYTHON, 0, &lines[..Line::SIZE * count]);
+            self.add_item(detail::PYTHON, 0, &lines[..PythonLine::SIZE * count]);
         }
     }
 
@@ -171,7 +179,7 @@ impl Detail {
     pub fn text(&mut self, argument: usize, text: *const c_char) {
         if let Some(copy) = program_memory::copy_text(text) {
             let bytes = copy.map(|byte| byte as u8);
-            self.item(detail::TEXT, argument, bytes.split(|byte| *byte == 0).next().unwrap_or(&[]));
+            self.add_item(detail::TEXT, argument, bytes.split(|byte| *byte == 0).next().unwrap_or(&[]));
         }
     }
 
@@ -184,7 +192,7 @@ impl Detail {
             element.store(place, fingerprint);
         }
         if count > 0 {
-            self.item(detail::ELEMENTS, argument, &bytes[..T::STORED * count]);
+            self.add_item(detail::ELEMENTS, argument, &bytes[..T::STORED * count]);
         }
     }
 
@@ -197,7 +205,7 @@ impl Detail {
 
 /// Adds one item about the call with this number. The item can be longer than those of a [`Detail`], because its bytes are not
 /// copied first.
-pub fn item_of(number: u64, tag: u8, bytes: &[u8]) {
+pub fn append_item_to_call(number: u64, tag: u8, bytes: &[u8]) {
     /// Largest number of slots of an item, which is more than any item needs.
     const MOST: usize = 64;
     let room = MOST * size_of::<Slot>() - detail::START - 5;
@@ -207,6 +215,6 @@ pub fn item_of(number: u64, tag: u8, bytes: &[u8]) {
 }
 
 /// Puts a mark of the program into this thread's stream. Returns false if the stream has no room.
-pub fn mark(text: &[u8]) -> bool {
+pub fn append_mark(text: &[u8]) -> bool {
     Detail::of_text(text).append(slot::MARK, clock::now())
 }

@@ -5,14 +5,14 @@
 
 use super::clock;
 use super::detail::Detail;
-use crate::sys::book::Book;
+use crate::sys::book::LockedFacts;
 use core::sync::atomic::{
     AtomicBool,
     Ordering::{Acquire, Release},
 };
-use cupeer_spec::record::{Moment, slot};
+use cupeer_spec::record::{ClockMoment, slot};
 
-/// Largest number of marks that are kept before the record begins.
+/// Number of marks that are kept before the record begins: the last ones.
 const MOST_MARKS: usize = 128;
 
 /// The marks that one process set before its record began.
@@ -22,16 +22,16 @@ struct EarlyMarks {
     /// Number of marks that the process set, including those that later marks replaced.
     count: usize,
     /// The time of the first mark on all clocks.
-    first: Moment,
+    first: ClockMoment,
     /// The time and the text of each mark. When the list is full, the next mark replaces the oldest.
     marks: [(u64, Detail); MOST_MARKS],
 }
 
-/// All zero, so that it takes no room in the library's file.
-static MARKS: Book<EarlyMarks> = Book::new(EarlyMarks {
+/// Marks that are kept. All bytes are zero at first, so that the table takes no room in the library's file.
+static MARKS: LockedFacts<EarlyMarks> = LockedFacts::new(EarlyMarks {
     pid: 0,
     count: 0,
-    first: Moment { ticks: 0, monotonic: 0, realtime: 0 },
+    first: ClockMoment { ticks: 0, monotonic: 0, realtime: 0 },
     marks: [const { (0, Detail::EMPTY) }; MOST_MARKS],
 });
 
@@ -56,7 +56,7 @@ pub fn keep(text: &[u8]) -> bool {
 }
 
 /// Returns the time of the first kept mark of this process; `None` if no mark waits to be written.
-pub fn first() -> Option<Moment> {
+pub fn first() -> Option<ClockMoment> {
     if !HAS_MARKS.load(Acquire) {
         return None;
     }

@@ -3,7 +3,7 @@
 use crate::driver::facts::Note;
 use crate::driver::{counted, queries};
 use crate::log::status;
-use crate::sys::every_call::epoch;
+use crate::sys::every_call::recording_epoch;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::record::slot::detail;
 
@@ -16,7 +16,7 @@ const ALL_NOTED: u64 = 64;
 pub fn note_memory(is_real: bool, note: Note) {
     static RECORD: AtomicU64 = AtomicU64::new(0);
     static FAILURES: AtomicU64 = AtomicU64::new(0);
-    let epoch = epoch();
+    let epoch = recording_epoch();
     if RECORD.swap(epoch, Relaxed) != epoch {
         FAILURES.store(0, Relaxed);
     }
@@ -25,11 +25,11 @@ pub fn note_memory(is_real: bool, note: Note) {
         return;
     }
     if let Some((device, [free, total])) = queries::free_memory() {
-        let (bytes, count) = counted::on_device(device);
+        let (bytes, count) = counted::sum_on_device(device);
         let words = [device as u64, free, total, bytes, count];
         note(detail::LEFT, words.map(u64::to_le_bytes).as_flattened());
     }
     if is_real {
-        status::exhausted();
+        status::report_memory_exhausted();
     }
 }

@@ -8,14 +8,14 @@ use crate::job::directory::{Directory, Path, c_path};
 use crate::log::{message, status};
 use crate::settings::{self, key};
 use crate::sys::allocate::{allocate, write_all_at};
-use crate::sys::aside::aside;
+use crate::sys::aside::run_blocked_with_stack;
 use crate::sys::clock as system_clock;
 use crate::sys::errno::errno;
 use crate::sys::files;
-use crate::sys::line::Short;
-use crate::sys::opened::{self, FileInfo, Opened, identity};
+use crate::sys::line::ShortText;
+use crate::sys::opened::{self, FileInfo, OpenedFile, identity};
 use crate::sys::pages;
-use crate::sys::process::{boot_id, owner};
+use crate::sys::process::{boot_id, recording_owner_pid};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{
@@ -23,12 +23,13 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_spec::proc::{Stat, StatPath};
-use cupeer_spec::record::end::{End, Span};
+use cupeer_spec::record::end::{EndSpan, RecordedEnd};
 use cupeer_spec::record::{
-    self, BLOCK, BlockHeader, CALLED_WORDS, FileName, Header, MAGIC, Moment, VERSION, mode,
+    self, BLOCK, BlockHeader, CALLED_WORDS, ClockMoment, Header, MAGIC, ProcessFileName, VERSION, mode,
 };
 
-/// Largest number of windows that other threads can take over after their own threads ended.
+/// Number of windows in the list from which threads take over the windows of ended threads. Further windows are not
+/// reused.
 const MOST_WINDOWS: usize = 4096;
 
 /// Time between a failed attempt to begin a record or to find a window and the next attempt, in nanoseconds.
@@ -84,7 +85,7 @@ impl LaterChunks {
     fn new(limit: u64) -> Result<LaterChunks, c_int> {
         let blocks = limit / BLOCK as u64;
         let places = (blocks - blocks / 2).max(FEWEST_TURNS) as usize;
-        let memory = pages::new(places * size_of::<AtomicU32>(), 0)?.cast::<AtomicU32>();
+        let memory = pages::map_zeroed(places * size_of::<AtomicU32>(), 0)?.cast::<AtomicU32>();
         // SAFETY: new memory of that size, all zero, which are atomics; never unmapped.
         let places = unsafe { core::slice::from_raw_parts(memory, places) };
         Ok(LaterChunks { blocks, places, turns: AtomicU64::new(0), chunks: AtomicU64::new(0) })
@@ -92,15 +93,12 @@ impl LaterChunks {
 
     /// Claims the place of the next chunk for this thread. Returns the place with the number of its block, if it has a block;
     /// `None` if the chunk belongs to the first half. `used` is the number of blocks that the file has.
-    fn take(&self, used: u64) -> Option<(&AtomicU32, Option<u32>)> {
+    fn claim_next_place(&self, used: u64) -> Option<(&AtomicU32, Option<u32>)> {
         // If another thread is a whole turn late and still has the place, try the next place. If all places are busy, the file
         // grows by a block.
         for _ in 0..self.places.len() {
             let later = self.chunks.fetch_add(1, Relaxed).checked_sub(self.blocks / 2)?;
-            let left = self
-                .blocks
-                .saturating_sub(used + self.blocks / 8)
-                .clamp(FEWEST_TURNS, self.places.len() as u64);
+            let left = self.blocks.saturating_sub(used + self.blocks / 8).clamp(FEWEST_TURNS, self.places.len() as u64);
             let turns = match self.turns.compare_exchange(0, left, Relaxed, Relaxed) {
                 Ok(_) => left,
                 Err(turns) => turns,
@@ -130,15 +128,15 @@ pub struct Identity {
 impl Identity {
     pub fn of_owner() -> Self {
         let mut text = [0u8; 1024];
-        let pid = owner();
+        let pid = recording_owner_pid();
         let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
         // The mounted /proc may belong to an outer pid namespace, in which this process has another pid.
         let name = match core::str::from_utf8(files::read_link(format_args!("/proc/self\0"), &mut text)) {
-            Ok(name) if pid == own => Short::<16>::new(format_args!("{name}")),
-            _ => Short::new(format_args!("{pid}")),
+            Ok(name) if pid == own => ShortText::<16>::new(format_args!("{name}")),
+            _ => ShortText::new(format_args!("{pid}")),
         };
         let name = name.text();
-        let path = Short::<48>::new(format_args!("{}\0", StatPath(name)));
+        let path = ShortText::<48>::new(format_args!("{}\0", StatPath(name)));
         let length = files::read(path.c_text().unwrap_or_default(), &mut text).unwrap_or(0);
         let stat = Stat::parse(&text[..length]);
         let link = files::read_link(format_args!("/proc/{name}/ns/pid\0"), &mut text);
@@ -161,14 +159,14 @@ impl File {
         directory: &Directory,
         epoch: u64,
         is_named: bool,
-        first_mark: fn() -> Option<Moment>,
+        first_mark: fn() -> Option<ClockMoment>,
     ) -> Result<&'static File, c_int> {
         let identity = Identity::of_owner();
         let (file, image, path) = Self::open_new(directory, &identity, is_named)?;
-        let made = Self::fill(&file, image, path, identity, epoch, first_mark);
+        let made = Self::write_header_and_map(&file, image, path, identity, epoch, first_mark);
         if let Ok(made) = made {
             made.is_unnamed.store(!is_named, Relaxed);
-            file.keep();
+            file.keep_open();
         } else if is_named {
             // SAFETY: the path ends in NUL. An empty file would only disturb readers.
             unsafe { libc::unlink(c_path(&path).as_ptr()) };
@@ -176,25 +174,21 @@ impl File {
         made
     }
 
-    fn open_new(
-        directory: &Directory,
-        identity: &Identity,
-        is_named: bool,
-    ) -> Result<(Opened, u32, Path), c_int> {
+    fn open_new(directory: &Directory, identity: &Identity, is_named: bool) -> Result<(OpenedFile, u32, Path), c_int> {
         for attempt in 0..64 + 8 {
             // A process can execute several programs, and the file of each has a number in its name. After 64 programs, the
             // number comes from the time.
             let image = if attempt < 64 { attempt } else { (system_clock::realtime() >> 10) as u32 | 64 };
             let Identity { boot_id, pid_ns, pid, started, .. } = *identity;
             let name =
-                Short::<96>::new(format_args!("{}", FileName { boot_id, pid_ns, pid, started, image }));
-            let path = directory.file(name.text())?;
+                ShortText::<96>::new(format_args!("{}", ProcessFileName { boot_id, pid_ns, pid, started, image }));
+            let path = directory.path_of(name.text())?;
             let is_taken = || FileInfo::at(c_path(&path), libc::AT_SYMLINK_NOFOLLOW).is_some();
             let made = match is_named {
-                true => Opened::create(c_path(&path), directory.mode),
+                true => OpenedFile::create(c_path(&path), directory.mode),
                 false if is_taken() => Err(libc::EEXIST),
-                false => Opened::create_unnamed(c_path(&directory.path), directory.mode)
-                    .or_else(|_| Opened::create_in_memory()),
+                false => OpenedFile::create_unnamed(c_path(&directory.path), directory.mode)
+                    .or_else(|_| OpenedFile::create_in_memory()),
             };
             match made {
                 Err(libc::EEXIST) => {}
@@ -218,12 +212,12 @@ impl File {
     }
 
     /// Gives the file its name if it has none. Fails if the file exists only in memory, or if the program closed the descriptor.
-    pub fn name(&self) -> Result<(), c_int> {
+    pub fn give_name(&self) -> Result<(), c_int> {
         let descriptor = self.descriptor.load(Acquire);
         if !self.is_open_at(descriptor) {
             return Err(libc::EBADF);
         }
-        let from = Short::<32>::new(format_args!("/proc/self/fd/{descriptor}\0"));
+        let from = ShortText::<32>::new(format_args!("/proc/self/fd/{descriptor}\0"));
         let (from, to) = (from.c_text().unwrap_or_default(), c_path(&self.path));
         // SAFETY: both paths end in NUL.
         let linked = unsafe {
@@ -241,13 +235,13 @@ impl File {
     }
 
     /// Writes the header of a new file, and keeps the mapped file for as long as the process runs.
-    fn fill(
-        file: &Opened,
+    fn write_header_and_map(
+        file: &OpenedFile,
         image: u32,
         path: Path,
         identity: Identity,
         epoch: u64,
-        first_mark: fn() -> Option<Moment>,
+        first_mark: fn() -> Option<ClockMoment>,
     ) -> Result<&'static File, c_int> {
         let record = settings::get().record.as_ref();
         let ring = record.and_then(|record| record.ring);
@@ -270,7 +264,7 @@ impl File {
             header.write(new);
             (&raw mut (*header).magic).write_volatile(MAGIC);
         }
-        let kept = pages::new(size_of::<File>(), 0)?.cast::<File>();
+        let kept = pages::map_zeroed(size_of::<File>(), 0)?.cast::<File>();
         // SAFETY: new memory of that size, all zero, which is what the windows begin with; never unmapped.
         unsafe {
             (&raw mut (*kept).epoch).write(epoch);
@@ -279,7 +273,7 @@ impl File {
             (&raw mut (*kept).ring_blocks).write(ring_blocks);
             (&raw mut (*kept).later).write(later);
             (&raw mut (*kept).descriptor).write(AtomicI32::new(descriptor));
-            (&raw mut (*kept).identity).write(file.about().identity);
+            (&raw mut (*kept).identity).write(file.info().identity);
             (&raw mut (*kept).path).write(path);
             Ok(&*kept)
         }
@@ -291,7 +285,7 @@ impl File {
         ring_blocks: u64,
         image: u32,
         identity: &Identity,
-        first_mark: fn() -> Option<Moment>,
+        first_mark: fn() -> Option<ClockMoment>,
     ) -> Header {
         let clock = clock::choose();
         let (now, early) = (clock::moment(), first_mark());
@@ -317,53 +311,53 @@ impl File {
             lost: 0,
             next_stream: 0,
             ended_by: 0,
-            key_check: record::live::mix(first_half) ^ record::live::mix(last_half),
+            key_check: record::live::mix_bits(first_half) ^ record::live::mix_bits(last_half),
             end: record::end::UNSEEN,
             reserved: 0,
-            ended: Span::default(),
+            ended: EndSpan::default(),
             called: [0; CALLED_WORDS],
         }
     }
 
-    fn blocks(&self) -> &AtomicU64 {
+    fn next_block_counter(&self) -> &AtomicU64 {
         // SAFETY: a field of the header, which is mapped for good, aligned, and used only as an atomic.
         unsafe { AtomicU64::from_ptr(&raw mut (*self.header).next_block) }
     }
 
-    fn streams(&self) -> &AtomicU32 {
+    fn next_stream_counter(&self) -> &AtomicU32 {
         // SAFETY: a field of the header, which is mapped for good, aligned, and used only as an atomic.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.header).next_stream) }
     }
 
     /// Takes the next block of the file. Returns its number.
-    pub fn next_block(&self) -> u64 {
-        self.blocks().fetch_add(1, Relaxed)
+    pub fn take_next_block(&self) -> u64 {
+        self.next_block_counter().fetch_add(1, Relaxed)
     }
 
     /// Returns the number of the block that was taken last.
     pub fn last_block(&self) -> u64 {
-        self.blocks().load(Relaxed) - 1
+        self.next_block_counter().load(Relaxed) - 1
     }
 
     /// Returns true if no thread of the process has recorded a call.
     pub fn has_no_stream(&self) -> bool {
-        self.streams().load(Relaxed) == 0
+        self.next_stream_counter().load(Relaxed) == 0
     }
 
     /// Takes the next stream. Returns its number.
-    pub fn next_stream(&self) -> u32 {
-        self.streams().fetch_add(1, Relaxed)
+    pub fn take_next_stream(&self) -> u32 {
+        self.next_stream_counter().fetch_add(1, Relaxed)
     }
 
     /// Notes in the header how the process ends. Does nothing in a child of vfork, which shares our memory but ends on its own.
-    pub fn note_end(&self, end: End) {
+    pub fn note_end(&self, end: RecordedEnd) {
         if self.is_own() {
             // The executed program may run for long, so its start is not an end time.
-            let now = if end == End::Executed { 0 } else { system_clock::now() };
+            let now = if end == RecordedEnd::Executed { 0 } else { system_clock::now() };
             // SAFETY: fields of the header, which is mapped for good; this process alone writes them while it runs.
             unsafe {
-                (&raw mut (*self.header).ended).write_volatile(Span::at(now));
-                AtomicU32::from_ptr(&raw mut (*self.header).end).store(end.word(), Relaxed);
+                (&raw mut (*self.header).ended).write_volatile(EndSpan::at(now));
+                AtomicU32::from_ptr(&raw mut (*self.header).end).store(end.to_word(), Relaxed);
             }
         }
     }
@@ -375,13 +369,13 @@ impl File {
     }
 
     /// Returns the bits of [`Header::called`], one for each called function.
-    pub fn called(&self) -> &'static [AtomicU64; CALLED_WORDS] {
+    pub fn called_functions(&self) -> &'static [AtomicU64; CALLED_WORDS] {
         // SAFETY: the header is mapped for good, and the field is aligned and only used as atomics.
         unsafe { &*(&raw const (*self.header).called).cast() }
     }
 
     /// Returns the counter of calls that could not be recorded.
-    pub fn lost(&self) -> &AtomicU64 {
+    pub fn lost_calls(&self) -> &AtomicU64 {
         // SAFETY: a field of the header, which is mapped for good, aligned, and used only as an atomic.
         unsafe { AtomicU64::from_ptr(&raw mut (*self.header).lost) }
     }
@@ -417,10 +411,10 @@ impl File {
     /// Appends a block to the file with `make`. If that fails, takes the block's number back unless another thread has taken the
     /// next number: otherwise the file would grow with each attempt.
     fn append<T>(&self, mut make: impl FnMut(c_int, u64) -> Result<T, c_int>) -> Result<T, c_int> {
-        let number = self.next_block();
+        let number = self.take_next_block();
         let made = self.with_descriptor(|descriptor| make(descriptor, number));
         if made.is_err() {
-            let _ = self.blocks().compare_exchange(number + 1, number, Relaxed, Relaxed);
+            let _ = self.next_block_counter().compare_exchange(number + 1, number, Relaxed, Relaxed);
         }
         made
     }
@@ -437,12 +431,12 @@ impl File {
 
     /// Prevents attempts to find a window for [`REST`] nanoseconds, because each failed attempt costs the program as much as a
     /// hundred calls.
-    pub fn rest(&self) {
+    pub fn delay_next_attempt(&self) {
         self.rests_until.store(system_clock::now() + REST, Relaxed);
     }
 
     /// Returns true if it is too early for another attempt to find a window.
-    pub fn is_resting(&self) -> bool {
+    pub fn is_attempt_delayed(&self) -> bool {
         let until = self.rests_until.load(Relaxed);
         until != 0 && system_clock::now() < until
     }
@@ -450,9 +444,8 @@ impl File {
     /// Writes a chunk, which consists of three pieces: to the end of the file or, if the file has reached its limit, in place of
     /// an old chunk.
     pub fn add_chunk(&self, pieces: [libc::iovec; 3]) -> Result<(), c_int> {
-        let append =
-            || self.append(|descriptor, number| self.write(descriptor, number, pieces).map(|()| number));
-        let taken = self.later.as_ref().and_then(|later| later.take(self.last_block() + 1));
+        let append = || self.append(|descriptor, number| self.write(descriptor, number, pieces).map(|()| number));
+        let taken = self.later.as_ref().and_then(|later| later.claim_next_place(self.last_block() + 1));
         let Some((place, old)) = taken else { return append().map(drop) };
         let written = match old {
             None => append(),
@@ -502,11 +495,11 @@ impl File {
         if self.is_open_at(descriptor) {
             return Ok(descriptor);
         }
-        let file = Opened::open(c_path(&self.path), libc::O_RDWR)?;
-        if file.about().identity != self.identity {
+        let file = OpenedFile::open(c_path(&self.path), libc::O_RDWR)?;
+        if file.info().identity != self.identity {
             return Err(libc::ESTALE);
         }
-        let new = file.keep();
+        let new = file.keep_open();
         match self.descriptor.compare_exchange(descriptor, new, AcqRel, Acquire) {
             Ok(_) => Ok(new),
             Err(others) => {
@@ -535,7 +528,7 @@ impl File {
         if self.has_complained.swap(true, Relaxed) {
             return;
         }
-        if !aside(|| self.print_why(error)) {
+        if !run_blocked_with_stack(|| self.print_why(error)) {
             // Nothing was printed, so the next lost call tries again.
             self.has_complained.store(false, Relaxed);
         }
@@ -543,8 +536,8 @@ impl File {
 
     fn print_why(&self, error: c_int) {
         status::count(|status| &status.record_lost);
-        let reason = message::Reason(error);
-        let path = message::Text(c_path(&self.path).to_bytes());
+        let reason = message::ErrnoText(error);
+        let path = message::LossyText(c_path(&self.path).to_bytes());
         if error == libc::EBUSY {
             let mut text = [0u8; 1024];
             let length = files::read(c"/proc/self/stat", &mut text).unwrap_or(0);
@@ -552,14 +545,14 @@ impl File {
             // Each ended thread keeps a block for its last calls, so twice as many blocks are needed.
             let blocks = (2 * (threads + 1)).max(2 * self.ring_blocks);
             let size = (blocks * BLOCK as u64).div_ceil(1 << 20);
-            message::line(format_args!(
+            message::print_line(format_args!(
                 "the ring {path} is too small for {threads} threads: each thread that calls needs {} KiB of it; calls of the \
                  others are lost. Record with ring:{size}M or more",
                 BLOCK >> 10
             ));
             return;
         }
-        message::line(format_args!("cannot write the recording {path}: {reason}; events are lost"));
+        message::print_line(format_args!("cannot write the recording {path}: {reason}; events are lost"));
     }
 }
 

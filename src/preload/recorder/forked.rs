@@ -9,7 +9,7 @@ use crate::settings;
 use crate::sys::arch::thread;
 use crate::sys::clock as system_clock;
 use crate::sys::guard::guarded;
-use crate::sys::line::Short;
+use crate::sys::line::ShortText;
 use crate::sys::{elf, forks, pages, python, unwind};
 use core::cell::UnsafeCell;
 use core::ptr;
@@ -18,9 +18,9 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::record::meta;
-use cupeer_spec::record::slot::{Line, detail::MOST_FRAMES};
+use cupeer_spec::record::slot::{PythonLine, detail::MOST_FRAMES};
 
-/// Largest number of Python lines that are noted.
+/// Number of Python lines of a fork that are noted: the innermost ones.
 const MOST_PYTHON: usize = 8;
 /// Longest text of a Python line (its file and its function), in bytes.
 const MOST_TEXT: usize = 384;
@@ -30,7 +30,7 @@ struct ForkSite {
     time: u64,
     frames: [u64; MOST_FRAMES],
     count: usize,
-    python: [(Line, u32, Short<MOST_TEXT>); MOST_PYTHON],
+    python: [(PythonLine, u32, ShortText<MOST_TEXT>); MOST_PYTHON],
     lines: usize,
 }
 
@@ -44,7 +44,7 @@ static SITE: ForkSiteCell = ForkSiteCell(UnsafeCell::new(ForkSite {
     time: 0,
     frames: [0; MOST_FRAMES],
     count: 0,
-    python: [const { (Line { function: 0, line: 0, frame: 0 }, 0, Short::EMPTY) }; MOST_PYTHON],
+    python: [const { (PythonLine { function: 0, line: 0, frame: 0 }, 0, ShortText::EMPTY) }; MOST_PYTHON],
     lines: 0,
 }));
 
@@ -61,9 +61,9 @@ pub static ENDED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
 /// Registers the handlers that note forks. Called by our constructor.
 #[inline(always)]
-pub fn watch() {
+pub fn register_fork_handlers() {
     extern "C" fn before() {
-        if forks::would_fork_late() && settings::get().record.is_some() {
+        if forks::note_fork_if_late() && settings::get().record.is_some() {
             guarded(note);
         }
     }
@@ -110,15 +110,18 @@ fn note_alone() {
         site.count < MOST_FRAMES
     });
     let frames = &site.frames[..site.count];
-    let Some(interpreter) = settings::get().python.then(python::native).flatten() else { return };
+    let Some(interpreter) = settings::get().python.then(python::find_native_interpreter).flatten() else {
+        return;
+    };
     python::each_frame(
         MOST_PYTHON,
         |_| false,
         |frame| {
             let Some(texts) = &frame.texts else { return false };
             let function = meta::FORKED_PYTHON + site.lines as u32;
-            let line = Line { function, line: frame.line, frame: interpreter.place(frames, frame.run) };
-            let text = Short::new(format_args!("{}\0{}", texts.file, texts.function));
+            let line =
+                PythonLine { function, line: frame.line, frame: interpreter.native_frame_index(frames, frame.run) };
+            let text = ShortText::new(format_args!("{}\0{}", texts.file, texts.function));
             site.python[site.lines] = (line, frame.first_line, text);
             site.lines += 1;
             site.lines < MOST_PYTHON
@@ -127,7 +130,7 @@ fn note_alone() {
 }
 
 /// Adds the place of the fork that created this process to its record, which has just begun.
-pub fn describe(file: &File) {
+pub fn add_fork_site(file: &File) {
     let first = forks::initializer();
     if !forks::is_forked() || first == 0 || forks::has_initialized() {
         return;
@@ -137,12 +140,12 @@ pub fn describe(file: &File) {
     let is_ours = usize::from(IS_OURS.load(Relaxed));
     let (count, lines) = (site.count * is_ours, site.lines * is_ours);
     let (frames, lines) = (&site.frames[..count], &site.python[..lines]);
-    frames.iter().for_each(|address| _ = libraries::know(*address as usize));
-    let mut bytes = [[0; Line::SIZE]; MOST_PYTHON];
+    frames.iter().for_each(|address| _ = libraries::describe_library_of(*address as usize));
+    let mut bytes = [[0; PythonLine::SIZE]; MOST_PYTHON];
     for ((line, first_line, text), bytes) in lines.iter().zip(&mut bytes) {
         let text = text.text().as_bytes();
-        about::entry(file, meta::PYTHON, &[&line.function.to_le_bytes(), &first_line.to_le_bytes(), text]);
-        *bytes = line.bytes();
+        about::append_entry(file, meta::PYTHON, &[&line.function.to_le_bytes(), &first_line.to_le_bytes(), text]);
+        *bytes = line.to_bytes();
     }
     let addresses = site.frames.map(u64::to_le_bytes);
     let pieces: [&[u8]; 5] = [
@@ -152,5 +155,5 @@ pub fn describe(file: &File) {
         addresses[..count].as_flattened(),
         bytes[..lines.len()].as_flattened(),
     ];
-    about::entry(file, meta::FORKED, &pieces);
+    about::append_entry(file, meta::FORKED, &pieces);
 }

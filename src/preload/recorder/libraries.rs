@@ -3,7 +3,7 @@
 use super::about;
 use crate::sys::arch::thread;
 use crate::sys::elf;
-use crate::sys::every_call::{epoch, libraries_generation};
+use crate::sys::every_call::{libraries_generation, recording_epoch};
 use crate::sys::guard::guarded;
 use crate::sys::python;
 use core::sync::atomic::{
@@ -73,10 +73,10 @@ fn forget_unloaded() {
 /// this thread.
 #[cold]
 #[inline(never)]
-pub fn know_slowly(address: usize) {
+pub fn describe_and_remember(address: usize) {
     guarded(|| {
         let generation = libraries_generation();
-        let range = know(address);
+        let range = describe_library_of(address);
         // SAFETY: the block belongs to this thread and its signal handlers. A handler that runs in between
         // finds a length of 0, so no library.
         unsafe {
@@ -91,9 +91,9 @@ pub fn know_slowly(address: usize) {
 
 /// Describes the library that contains an address if the record does not describe it yet. Returns the library's start and length
 /// in bytes.
-pub fn know(address: usize) -> (usize, usize) {
+pub fn describe_library_of(address: usize) -> (usize, usize) {
     forget_unloaded();
-    let epoch = epoch();
+    let epoch = recording_epoch();
     if EPOCH.swap(epoch, Relaxed) != epoch {
         // The new record of a forked child describes no library yet.
         COUNT.store(0, Relaxed);
@@ -105,14 +105,12 @@ pub fn know(address: usize) -> (usize, usize) {
             return (start, length);
         }
     }
-    let Some((object, part)) =
-        elf::containing(address).and_then(|object| Some((object, object.part(address)?)))
-    else {
+    let Some((object, part)) = elf::containing(address).and_then(|object| Some((object, object.part(address)?))) else {
         // The address is in code that was generated at run time, so only its page of 4 KiB counts as described.
         return (address & !0xfff, 0x1000);
     };
     let range = (part.start, part.len());
-    // The plugin may have been unloaded and loaded again at the same address.
+    // The library, such as a plugin, may have been unloaded and loaded again at the same address.
     let again = KNOWN[..count].iter().find(|known| {
         known.length.load(Relaxed) == 0
             && (known.start.load(Relaxed), known.size.load(Relaxed)) == range
@@ -122,7 +120,7 @@ pub fn know(address: usize) -> (usize, usize) {
         known.length.store(range.1, Release);
         return range;
     }
-    about::library(&object, &part);
+    about::add_library(&object, &part);
     python::note_interpreter(&object);
     // Two threads may describe the same library at once, which is harmless.
     let free = KNOWN[..count].iter().find(|known| known.length.load(Relaxed) == 0);

@@ -38,11 +38,11 @@ mod stream;
 mod used;
 mod work;
 
-pub use arguments::{Arguments, Store, Stored};
-pub use detail::{Detail, item_of};
+pub use arguments::{Arguments, Store, StoredArguments};
+pub use detail::{Detail, append_item_to_call};
 pub use notes::*;
-pub use repeats::{listener_added, world_changed};
-pub use used::{Use, has_stream, is_noting, pause};
+pub use repeats::{note_listener_added, note_world_changed};
+pub use used::{NotedUse, has_joined_record, is_noting, pause};
 pub use work::is_tracked;
 
 use self::arguments::Handle;
@@ -51,13 +51,13 @@ use self::repeats::{CallShape, RunExit, RunLookup, RunSlot};
 use self::work::EXTRA_WORK;
 use crate::driver::queries;
 use crate::sys::arch::{Thread, stack_height, thread};
-use crate::sys::every_call::{epoch, libraries_generation};
+use crate::sys::every_call::{libraries_generation, recording_epoch};
 use crate::sys::guard::guarded;
 use core::cell::Cell;
 use core::ptr;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::hit::Hit;
-use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, word};
+use cupeer_spec::record::slot::hit::FiredFault;
+use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, slot_word};
 
 /// Largest number of bytes of a fault's name in a record. Longer names are cut.
 const MOST_NAME_BYTES: usize = 160;
@@ -90,7 +90,7 @@ pub struct CallRecord<'a> {
     handle: Cell<Option<Handle>>,
 }
 
-/// Tells if the record contains the stack of a call.
+/// State of the recording of a call's stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StackState {
     /// The stack is not recorded. It will be if a stack is due for calls of this kind.
@@ -107,12 +107,12 @@ enum StackState {
 /// returns false.
 #[cold]
 #[inline(never)]
-fn begin_slowly() -> bool {
+fn join_record_slowly() -> bool {
     let mut attached = false;
     guarded(|| {
-        attached = process::attach();
+        attached = process::join_or_begin_record();
         if !attached {
-            process::count_missed();
+            process::count_call_before_record();
         }
     });
     attached
@@ -151,18 +151,18 @@ impl<'a> CallRecord<'a> {
         self.number != 0 || self.word != 0
     }
 
-    /// Notes that a fault changes the result that the program sees.
+    /// Makes the slot of the call show that a fault changed the result that the program sees.
     pub fn mark_injected(&mut self) {
         self.injected = slot::INJECTED;
     }
 
     /// Adds the fault that is injected into the call, with the fault's name.
-    pub fn add_hit(&self, hit: &Hit, name: &str) {
+    pub fn add_hit(&self, hit: &FiredFault, name: &str) {
         let mut bytes = [0; 32 + MOST_NAME_BYTES];
         let length = name.len().min(MOST_NAME_BYTES);
-        bytes[..32].copy_from_slice(cupeer_spec::record::bytes(hit));
+        bytes[..32].copy_from_slice(cupeer_spec::record::plain_bytes(hit));
         bytes[32..32 + length].copy_from_slice(&name.as_bytes()[..length]);
-        item_of(self.number, slot::detail::HIT, &bytes[..32 + length]);
+        append_item_to_call(self.number, slot::detail::HIT, &bytes[..32 + length]);
     }
 
     /// Puts the call into the record. `store` is the argument of `new` by its type. `is_hit` is true if the call must be recorded
@@ -172,22 +172,19 @@ impl<'a> CallRecord<'a> {
         let (thread, id) = (thread(), self.id);
         // SAFETY: only this thread and its signal handlers use the block, and the word is read at once.
         let own = || unsafe { (*thread).epoch };
-        if own() != epoch() && !begin_slowly() {
+        if own() != recording_epoch() && !join_record_slowly() {
             return;
         }
-        let relevance = if EXTRA_WORK[id as usize].is_rare {
-            relevance(id, self.store, &self.handle)
-        } else {
-            Relevance::Call
-        };
+        let relevance =
+            if EXTRA_WORK[id as usize].is_rare { relevance(id, self.store, &self.handle) } else { Relevance::Call };
         if relevance == Relevance::None && !is_hit {
             return;
         }
         // The epoch of the thread is 0 if no thread of the process has recorded a call yet.
-        if own() == 0 && !begin_slowly() {
+        if own() == 0 && !join_record_slowly() {
             return;
         }
-        if (EXTRA_WORK[id as usize].shares || is_hit) && !process::show_before_call() {
+        if (EXTRA_WORK[id as usize].shares || is_hit) && !process::give_name_before_call() {
             return;
         }
         (self.caller, self.height) = (caller, stack_height());
@@ -199,10 +196,10 @@ impl<'a> CallRecord<'a> {
         if is_hit {
             self.stack = StackState::Wanted;
         }
-        know_library(thread, caller);
+        describe_caller_library(thread, caller);
         let Some(taken) = stream::take(thread, 1) else { return };
         let (slot, number) = (taken.place as *mut Slot, taken.number);
-        let word = word(slot::PENDING, 1, id as u16, number as u32);
+        let word = slot_word(slot::PENDING, 1, id as u16, number as u32);
         (self.slot, self.word, self.number, self.epoch) = (slot, word, number, own());
         // SAFETY: the slot is in this thread's window, and nobody else was given it.
         unsafe {
@@ -214,7 +211,7 @@ impl<'a> CallRecord<'a> {
             (*slot).start = clock::now();
             stream::publish(slot, word);
         }
-        stream::filled(thread, taken.before);
+        stream::restore_filling(thread, taken.before);
         if let Relevance::Copy { devices, is_gone } = relevance {
             self.is_plain = !is_gone;
             self.add_devices(devices);
@@ -222,7 +219,7 @@ impl<'a> CallRecord<'a> {
     }
 
     /// Returns the arguments of the call in `N` bytes, and the shape of each argument.
-    fn stored<const N: usize>(&self, succeeded: bool) -> ([u8; N], u64) {
+    fn store_arguments<const N: usize>(&self, succeeded: bool) -> ([u8; N], u64) {
         let mut bytes = [0; N];
         let mut arguments = Arguments::new(&mut bytes, &self.handle);
         self.store.store(&mut arguments, succeeded);
@@ -233,9 +230,9 @@ impl<'a> CallRecord<'a> {
     /// Counts the call in a run if it is similar to the calls of the run. Returns true if the call is in flight in a run.
     #[inline(never)]
     fn join_run(&mut self, thread: *mut Thread) -> bool {
-        let (args, shape) = self.stored(false);
+        let (args, shape) = self.store_arguments(false);
         let call = CallShape { id: self.id, caller: self.caller, height: self.height, args: &args, shape };
-        match repeats::join(thread, &call) {
+        match repeats::join_run(thread, &call) {
             RunLookup::InRun(run) => {
                 // SAFETY: only this thread and its signal handlers use the block.
                 self.epoch = unsafe { (*thread).epoch };
@@ -256,7 +253,7 @@ impl<'a> CallRecord<'a> {
     #[inline(never)]
     fn finish_run(&mut self, run: RunSlot, result: i32, succeeded: bool) -> bool {
         let end = clock::now();
-        match run.end(thread(), result, end) {
+        match run.leave_and_count(thread(), result, end) {
             RunExit::Counted => return false,
             RunExit::LostSlot { is_alike } => {
                 self.finish_late(result, succeeded, end);
@@ -290,14 +287,14 @@ impl<'a> CallRecord<'a> {
         let devices = (slot::detail::DEVICES, bytes.as_flattened());
         let wide = EXTRA_WORK[self.id as usize].wide as usize;
         if self.is_plain && wide != 0 {
-            let (args, _) = self.stored::<MOST_ARGS>(false);
+            let (args, _) = self.store_arguments::<MOST_ARGS>(false);
             detail::append_short(self.number, &[devices, (slot::detail::ARGUMENTS, &args[..wide])]);
         } else {
             detail::append_short(self.number, &[devices]);
         }
-        self.restart();
+        self.set_start_to_now();
         if speed::is_due(self.start) {
-            guarded(speed::note);
+            guarded(speed::note_moment);
         }
     }
 
@@ -306,10 +303,10 @@ impl<'a> CallRecord<'a> {
         if let Some(mut run) = self.run {
             // For a call in flight in a run, these steps run only if the call may release something. Other calls need them only
             // if they turn out to differ from the run.
-            if self.id.spec().gives_back() {
-                let args = run.args().unwrap_or_else(|| self.stored(false).0);
+            if self.id.spec().is_release() {
+                let args = run.args().unwrap_or_else(|| self.store_arguments(false).0);
                 guarded(|| note(self.id, &args));
-                run.restart(thread());
+                run.set_start_to_now(thread());
                 self.start = run.start;
                 self.run = Some(run);
             }
@@ -318,7 +315,7 @@ impl<'a> CallRecord<'a> {
         let work = EXTRA_WORK[self.id as usize];
         let wide = work.wide as usize;
         let args = if wide != 0 {
-            self.stored(false).0
+            self.store_arguments(false).0
         } else {
             let mut args = [0; MOST_ARGS];
             // The arguments come from the slot, because storing them again would compute two fingerprints for a handle.
@@ -333,24 +330,24 @@ impl<'a> CallRecord<'a> {
                 self.stack = StackState::Recorded;
             }
             if has_stack || wide != 0 {
-                Detail::about(self.number, |detail| {
+                Detail::add_to_call(self.number, |detail| {
                     if wide != 0 {
-                        detail.item(slot::detail::ARGUMENTS, 0, &args[..wide]);
+                        detail.add_item(slot::detail::ARGUMENTS, 0, &args[..wide]);
                     }
                     if has_stack {
-                        detail.frames(caller);
+                        detail.add_frames(caller);
                     }
                 });
             }
             note(self.id, &args);
         });
-        self.restart();
+        self.set_start_to_now();
     }
 
     /// Sets the start time of the call to now, after the steps before the call.
     #[cold]
     #[inline(never)]
-    fn restart(&mut self) {
+    fn set_start_to_now(&mut self) {
         self.start = clock::now();
         // SAFETY: the slot is this call's.
         self.change_slot(|slot| unsafe { (*slot).start = self.start });
@@ -360,18 +357,18 @@ impl<'a> CallRecord<'a> {
     #[inline(always)]
     pub fn finish<S: Store + ?Sized>(&mut self, store: &S, result: i32, succeeded: bool) -> bool {
         if self.slot.is_null() {
-            let run = self.run.take().filter(|_| self.epoch == epoch());
+            let run = self.run.take().filter(|_| self.epoch == recording_epoch());
             return run.is_some_and(|run| self.finish_run(run, result, succeeded));
         }
         let end = clock::now();
         // A child that was forked during the call has another record.
-        if self.epoch != epoch() {
+        if self.epoch != recording_epoch() {
             self.slot = ptr::null_mut();
             return false;
         }
         let work = EXTRA_WORK[self.id as usize];
         let is_tracked = work.is_tracked && !self.is_plain;
-        let has_more = is_tracked || work.has_details || !succeeded || !queries::has_described();
+        let has_more = is_tracked || work.has_details || !succeeded || !queries::has_described_devices();
         // SAFETY: the slot is this call's.
         let is_finished = self.change_slot(|slot| unsafe {
             if succeeded && work.writes {
@@ -396,24 +393,24 @@ impl<'a> CallRecord<'a> {
     #[inline(always)]
     fn change_slot(&self, change: impl FnOnce(*mut Slot)) -> bool {
         let thread = thread();
-        let before = stream::fill(thread);
-        let has_slot = self.epoch == epoch()
-            && (stream::window(thread).has(self.slot as usize, self.number)
+        let before = stream::mark_filling(thread);
+        let has_slot = self.epoch == recording_epoch()
+            && (stream::window(thread).has_slot_number(self.slot as usize, self.number)
                 || stream::is_in_ring(self.slot, self.number));
         if has_slot {
             change(self.slot);
         }
-        stream::filled(thread, before);
+        stream::restore_filling(thread, before);
         has_slot
     }
 
     /// Ends a call from which an exception or a cancellation returned to the program.
     #[cold]
     #[inline(never)]
-    fn unwound(&mut self) {
+    fn finish_unwound(&mut self) {
         let end = clock::now();
         match self.run.take() {
-            Some(run) if self.epoch == epoch() => {
+            Some(run) if self.epoch == recording_epoch() => {
                 if matches!(run.leave(thread()), RunExit::Differs) {
                     self.append_end(slot::UNWOUND, self.caller, (run.start, end), 0, false);
                 }
@@ -445,7 +442,7 @@ impl<'a> CallRecord<'a> {
         result: i32,
         succeeded: bool,
     ) -> Option<u64> {
-        let (args, shape) = self.stored(succeeded);
+        let (args, shape) = self.store_arguments(succeeded);
         let mut number = None;
         guarded(|| {
             number = stream::append(state, self.id as u16, |slot| {
@@ -482,26 +479,25 @@ impl<'a> CallRecord<'a> {
     }
 
     /// Returns the arguments of the call. The outputs are included if the call `succeeded`.
-    pub fn arguments(&self, succeeded: bool) -> Stored {
-        let (bytes, shape) = self.stored(succeeded);
-        Stored { bytes, shape, handle: self.handle.get().map(|handle| handle.bytes) }
+    pub fn arguments(&self, succeeded: bool) -> StoredArguments {
+        let (bytes, shape) = self.store_arguments(succeeded);
+        StoredArguments { bytes, shape, handle: self.handle.get().map(|handle| handle.bytes) }
     }
 
     /// Adds the details that `fill` makes, and returns them. For use in `guarded`.
     pub fn add(&self, fill: impl FnOnce(&mut Detail)) -> Detail {
-        Detail::about(self.number, fill)
+        Detail::add_to_call(self.number, fill)
     }
 
     /// Adds the details that were left out before the call was forwarded: the stack, if one is due and missing, and arguments
     /// that do not fit in the slot. Returns true if the record contains the call's stack now.
-    pub fn add_rest(&self, result: i32, args: &[u8; MOST_ARGS], detail: &mut Detail) -> bool {
+    pub fn add_missing_details(&self, result: i32, args: &[u8; MOST_ARGS], detail: &mut Detail) -> bool {
         let work = EXTRA_WORK[self.id as usize];
         if self.stack == StackState::LeftRun && work.wide != 0 {
-            detail.item(slot::detail::ARGUMENTS, 0, &args[..work.wide as usize]);
+            detail.add_item(slot::detail::ARGUMENTS, 0, &args[..work.wide as usize]);
         }
-        let due = |carries: bool| {
-            carries && repeats::is_stack_due(self.id, result, self.number, (self.caller, self.height))
-        };
+        let due =
+            |carries: bool| carries && repeats::is_stack_due(self.id, result, self.number, (self.caller, self.height));
         let is_due = match self.stack {
             // The stack is recorded already, but the call still counts as one of its kind.
             StackState::Recorded => {
@@ -513,14 +509,15 @@ impl<'a> CallRecord<'a> {
             StackState::IfDue => due(result != 0),
         };
         if is_due {
-            detail.frames(self.caller);
+            detail.add_frames(self.caller);
         }
         is_due || self.stack == StackState::Recorded
     }
 
-    /// Notes that the call failed, after all steps: the next similar call may be counted in a run. For use in `guarded`.
-    pub fn note_failure(&self, result: i32, args: &Stored) {
-        let Stored { bytes: args, shape, .. } = args;
+    /// Counts the failure after all steps, so that the next similar call may only be counted in a run. For use in
+    /// `guarded`.
+    pub fn note_failure(&self, result: i32, args: &StoredArguments) {
+        let StoredArguments { bytes: args, shape, .. } = args;
         let call = CallShape { id: self.id, caller: self.caller, height: self.height, args, shape: *shape };
         repeats::note_failure(&call, result, self.number);
     }
@@ -531,7 +528,7 @@ impl Drop for CallRecord<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.has_begun() {
-            self.unwound();
+            self.finish_unwound();
         }
     }
 }
@@ -539,9 +536,9 @@ impl Drop for CallRecord<'_> {
 /// Ends a call of this thread that a jump (`longjmp`) left, if it still has its slot. The call is that of `function` whose slot
 /// number has the low half `half`. If the program had only switched stacks, and the call returns after all, its own end replaces
 /// this one.
-pub fn left_by_jump(function: u32, half: u32) {
-    let pending = word(slot::PENDING, 1, function as u16, half);
-    if !has_stream() {
+pub fn finish_call_left_by_jump(function: u32, half: u32) {
+    let pending = slot_word(slot::PENDING, 1, function as u16, half);
+    if !has_joined_record() {
         return;
     }
     let end = clock::now();
@@ -556,7 +553,7 @@ pub fn left_by_jump(function: u32, half: u32) {
 
 /// Makes sure that the record describes the library that contains a caller's address.
 #[inline(always)]
-fn know_library(thread: *mut Thread, caller: usize) {
+fn describe_caller_library(thread: *mut Thread, caller: usize) {
     // SAFETY: the block belongs to this thread and its signal handlers. These may write to it at any time, so no reference to it is
     // made, and each word is read by itself.
     let (start, length, generation, again) = unsafe {
@@ -567,6 +564,6 @@ fn know_library(thread: *mut Thread, caller: usize) {
     };
     // If a signal handler ran in between, the start and the length may belong to two libraries.
     if caller.wrapping_sub(start) >= length || generation != libraries_generation() || again != start {
-        libraries::know_slowly(caller);
+        libraries::describe_and_remember(caller);
     }
 }

@@ -8,7 +8,7 @@ use crate::settings;
 use crate::sys::clock as system_clock;
 use crate::sys::every_call::has_record;
 use crate::sys::guard::guarded;
-use crate::sys::process::owner;
+use crate::sys::process::recording_owner_pid;
 use crate::sys::{forks, life};
 use core::sync::atomic::Ordering::{Acquire, Release};
 use cupeer_spec::record::meta;
@@ -26,16 +26,16 @@ pub fn note_end(code: u8) {
     }
     let first = forks::initializer();
     let may_begin = forks::is_forked() && first != 0 && first != own && !has_record();
-    if !may_begin || settings::get().record.is_none() || owner() != own {
+    if !may_begin || settings::get().record.is_none() || recording_owner_pid() != own {
         return;
     }
     guarded(|| {
         let outlived = ended_ago(first);
         let has_failed = code != 0 && !NOT_EXECUTED.contains(&code);
-        if (has_failed || outlived.is_some()) && process::attach() {
-            process::show();
+        if (has_failed || outlived.is_some()) && process::join_or_begin_record() {
+            process::give_record_name();
             if let (Some(ago), Some(file)) = (outlived, current::current()) {
-                about::number(file, meta::OUTLIVED, ago);
+                about::add_number(file, meta::OUTLIVED, ago);
             }
         }
     });

@@ -12,12 +12,12 @@ use crate::log::{message, status};
 use crate::resolve::used;
 use crate::settings;
 use crate::sys::arch::thread;
-use crate::sys::aside::aside;
+use crate::sys::aside::run_blocked_with_stack;
 use crate::sys::clock as system_clock;
-use crate::sys::every_call::{EVERY_CALL, GIVEN_UP, NO_PAGE, epoch};
+use crate::sys::every_call::{EVERY_CALL, GIVEN_UP, NO_PAGE, recording_epoch};
 use crate::sys::guard::guarded;
 use crate::sys::lock::Lock;
-use crate::sys::process::owner;
+use crate::sys::process::recording_owner_pid;
 use crate::sys::{pages, signals};
 use core::ptr;
 use core::sync::atomic::{
@@ -28,7 +28,7 @@ use cupeer_spec::record::{BLOCK, SLOTS};
 
 /// Returns true if the settings ask for a record, and the process has not given up its record.
 pub fn may_begin() -> bool {
-    settings::get().record.is_some() && epoch() == 0
+    settings::get().record.is_some() && recording_epoch() == 0
 }
 
 /// Time before which no attempt to begin a record is made, in nanoseconds of the monotonic clock. Set after an attempt failed for
@@ -41,8 +41,8 @@ static LOST_BEFORE_RECORD: AtomicU64 = AtomicU64::new(0);
 
 /// Counts a call that was lost because there was no record yet.
 #[cold]
-pub fn count_missed() {
-    let own = u64::from(owner()) << 32;
+pub fn count_call_before_record() {
+    let own = u64::from(recording_owner_pid()) << 32;
     let more = |missed| if missed & u64::from(u32::MAX) << 32 == own { missed + 1 } else { own + 1 };
     let _ = LOST_BEFORE_RECORD.fetch_update(AcqRel, Acquire, |missed| Some(more(missed)));
     // Another thread may have begun the record in the meantime.
@@ -54,8 +54,8 @@ pub fn count_missed() {
 /// Adds the calls that were lost before the record began to the losses in its header.
 fn add_missed(file: &File) {
     let missed = LOST_BEFORE_RECORD.swap(0, AcqRel);
-    if missed >> 32 == u64::from(owner()) {
-        file.lost().fetch_add(missed & u64::from(u32::MAX), Relaxed);
+    if missed >> 32 == u64::from(recording_owner_pid()) {
+        file.lost_calls().fetch_add(missed & u64::from(u32::MAX), Relaxed);
     }
 }
 
@@ -69,32 +69,32 @@ fn unnamed() -> Option<&'static File> {
 
 /// Gives the record of a process of a large job its name, if it has none yet. Called when the process shares something, or there
 /// is a finding about it. Does nothing if the file cannot get a name.
-pub fn show() {
-    let _ = unnamed().map(File::name);
+pub fn give_record_name() {
+    let _ = unnamed().map(File::give_name);
 }
 
-/// Gives the record its name as [`show`] does, before a call that shares something is recorded. If the record cannot get a name,
-/// the process begins a new one, and the calls in the old one count as lost. Threads join the new record as those of a forked
-/// child do. Returns false if there is no record.
+/// Gives the record its name as [`give_record_name`] does, before a call that shares something is recorded. If the
+/// record cannot get a name, the process begins a new one, and the calls in the old one count as lost. Threads join
+/// the new record as those of a forked child do. Returns false if there is no record.
 #[inline]
-pub fn show_before_call() -> bool {
+pub fn give_name_before_call() -> bool {
     let mut has_record = true;
     if unnamed().is_some() {
-        guarded(|| has_record = show_or_begin_anew());
+        guarded(|| has_record = give_name_or_begin_new());
     }
     has_record
 }
 
 #[cold]
 #[inline(never)]
-fn show_or_begin_anew() -> bool {
-    let Some(old) = unnamed().filter(|file| file.name().is_err()) else { return attach() };
+fn give_name_or_begin_new() -> bool {
+    let Some(old) = unnamed().filter(|file| file.give_name().is_err()) else { return join_or_begin_record() };
     let mut is_over = false;
-    let is_run = aside(|| {
+    let is_run = run_blocked_with_stack(|| {
         LOCK.with(|| {
             is_over = unnamed().is_some_and(|file| ptr::eq(file, old));
             if is_over {
-                BEGAN_ANEW.store(owner(), Relaxed);
+                BEGAN_ANEW.store(recording_owner_pid(), Relaxed);
                 // The new record must describe the devices again, unless a parent described them.
                 let _ = EVERY_CALL.described.compare_exchange(old.epoch, 0, AcqRel, Relaxed);
                 // SAFETY: never unmapped.
@@ -102,9 +102,9 @@ fn show_or_begin_anew() -> bool {
             }
         });
     });
-    let has_record = is_run && attach();
+    let has_record = is_run && join_or_begin_record();
     if let Some(new) = current().filter(|_| is_over) {
-        new.lost().fetch_add(calls_in_ring(old), Relaxed);
+        new.lost_calls().fetch_add(calls_in_ring(old), Relaxed);
     }
     has_record
 }
@@ -113,7 +113,7 @@ fn show_or_begin_anew() -> bool {
 fn calls_in_ring(file: &File) -> u64 {
     let block = |number: u64| file.ring.wrapping_add(number as usize * BLOCK);
     // SAFETY: blocks of the ring, which is mapped for good.
-    let calls = |block| unsafe { stream::calls(block, SLOTS) };
+    let calls = |block| unsafe { stream::count_calls_in_block(block, SLOTS) };
     let used = file.last_block().min(file.ring_blocks - 1);
     let older = file.last_block() - used;
     (1..=used).map(|number| calls(block(number))).sum::<u64>() + older * SLOTS as u64
@@ -121,13 +121,13 @@ fn calls_in_ring(file: &File) -> u64 {
 
 /// Creates the record of this process if there is none, and joins this thread to it. Returns false without a record. Every thread
 /// comes here at its first recorded call.
-pub fn attach() -> bool {
+pub fn join_or_begin_record() -> bool {
     /// Pid of the process in which a thread waited too long for another one to create the record; 0 if none did. Its other
     /// threads do not wait.
     static WAITED: AtomicU32 = AtomicU32::new(0);
-    let attempts = if WAITED.load(Relaxed) == owner() { 1 } else { ATTEMPTS };
+    let attempts = if WAITED.load(Relaxed) == recording_owner_pid() { 1 } else { ATTEMPTS };
     for attempt in 0..attempts {
-        if epoch() == GIVEN_UP {
+        if recording_epoch() == GIVEN_UP {
             return false;
         }
         if let Some(file) = current() {
@@ -139,20 +139,20 @@ pub fn attach() -> bool {
             return false;
         }
         // Signals are blocked, because a handler that jumps out would leave the record half made.
-        let is_run = aside(|| {
+        let is_run = run_blocked_with_stack(|| {
             LOCK.try_with(&mut Some(begin_or_give_up));
         });
         if !is_run {
             return continue_without(libc::ENOMEM);
         }
-        if epoch() == 0 {
+        if recording_epoch() == 0 {
             // Another thread is creating the record, perhaps on a slow file system.
             let pause = libc::timespec { tv_sec: 0, tv_nsec: if attempt < 100 { 0 } else { 1_000_000 } };
             // SAFETY: the time is valid, and the time that remains is not written.
             unsafe { libc::nanosleep(&pause, ptr::null_mut()) };
         }
     }
-    WAITED.store(owner(), Relaxed);
+    WAITED.store(recording_owner_pid(), Relaxed);
     continue_without(libc::ETIMEDOUT)
 }
 
@@ -164,7 +164,7 @@ const ATTEMPTS: u32 = 10_000;
 fn join(file: &File) {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block.
-    signals::held_back(|| unsafe {
+    signals::with_signals_blocked(|| unsafe {
         if (*thread).epoch != file.epoch {
             ((*thread).next_slot, (*thread).window_end) = (0, 0);
             ((*thread).window, (*thread).kept) = (ptr::null_mut(), 0);
@@ -182,25 +182,25 @@ fn join(file: &File) {
 /// Continues without a record: until the next attempt if the reason (an errno) may pass, otherwise permanently, which includes
 /// forked children.
 fn continue_without(error: i32) -> bool {
-    if may_pass(error) {
+    if is_temporary_error(error) {
         RESTS_UNTIL.store(system_clock::now() + REST, Relaxed);
     } else {
         // SAFETY: the page is never unmapped.
         unsafe { (*EVERY_CALL.page.load(Relaxed)).store(GIVEN_UP, Release) };
     }
-    give_up(error);
+    print_no_record(error);
     false
 }
 
 /// Returns true if an errno is one that may not occur at the next attempt.
-fn may_pass(error: i32) -> bool {
+fn is_temporary_error(error: i32) -> bool {
     matches!(error, libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EAGAIN | libc::ETIMEDOUT)
 }
 
 /// Creates the page with the epoch, and the record. Gives up if either fails.
 fn begin_or_give_up() {
     static EPOCHS: AtomicU64 = AtomicU64::new(0);
-    if current().is_some() || epoch() == GIVEN_UP {
+    if current().is_some() || recording_epoch() == GIVEN_UP {
         return;
     }
     let made = || {
@@ -218,21 +218,21 @@ fn begin_or_give_up() {
         };
         // SAFETY: the header is mapped for good.
         let header = unsafe { &*file.header };
-        crate::job::process::introduce(header);
+        crate::job::process::set_own_identity(header);
         live::attach(header, &directory);
         reclaim::forget_earlier_images(header);
         if !is_named {
-            crate::job::process::announce(header, &directory);
+            crate::job::process::list_in_host_folder(header, &directory);
         }
         // SAFETY: files are never freed.
         if let Some(parents) = unsafe { FILE.load(Acquire).as_ref() } {
             parents.close_inherited();
         }
-        about::begin(file);
+        about::write_first_entries(file);
         FILE.store(ptr::from_ref(file).cast_mut(), Release);
         page.store(next, Release);
-        used::note_in(file.called());
-        forked::describe(file);
+        used::share_bits_with_recording(file.called_functions());
+        forked::add_fork_site(file);
         add_missed(file);
         Ok(())
     };
@@ -249,7 +249,7 @@ fn epoch_page() -> Result<&'static AtomicU64, i32> {
         // SAFETY: never unmapped.
         return Ok(unsafe { &*old });
     }
-    let page = pages::new(PAGE_SIZE, 0)?;
+    let page = pages::map_zeroed(PAGE_SIZE, 0)?;
     // SAFETY: mapped above; asks the kernel to clear it in children.
     unsafe {
         if libc::madvise(page.cast(), PAGE_SIZE, libc::MADV_WIPEONFORK) != 0 {
@@ -264,20 +264,20 @@ fn epoch_page() -> Result<&'static AtomicU64, i32> {
 /// Prints that there is no record, and why. Prints it once for a process and its forked children.
 #[cold]
 #[inline(never)]
-fn give_up(error: i32) {
+fn print_no_record(error: i32) {
     static IS_PRINTED: AtomicBool = AtomicBool::new(false);
     status::count(|status| &status.record_lost);
-    if !may_pass(error) {
+    if !is_temporary_error(error) {
         status::count(|status| &status.unrecorded);
     }
     if IS_PRINTED.swap(true, Relaxed) {
         return;
     }
-    let reason = message::Reason(error);
+    let reason = message::ErrnoText(error);
     let directory = settings::get().record.as_ref().map_or(&b""[..], |record| record.directory.to_bytes());
-    let until = if may_pass(error) { " until that is over" } else { "" };
-    message::line(format_args!(
+    let until = if is_temporary_error(error) { " until that is over" } else { "" };
+    message::print_line(format_args!(
         "cannot record into {}: {reason}; this process goes on without a recording{until}",
-        message::Text(directory)
+        message::LossyText(directory)
     ));
 }

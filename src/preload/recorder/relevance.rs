@@ -4,14 +4,14 @@ use super::arguments::{Arguments, Handle, Store};
 use crate::driver::{batches, counted, kernels, parameters, places, queries};
 use crate::job::{ledger, tombstones};
 use crate::resolve::driver;
-use crate::resolve::needs::{self, Needs};
+use crate::resolve::needs::{self, HistoryCondition};
 use crate::sys::guard::guarded;
 use core::cell::Cell;
 use cupeer_model::Call;
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::slot::MOST_ARGS;
 
-/// Tells if a call is recorded, and why.
+/// Result of the decision whether a call is recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Relevance {
     /// The call is not recorded.
@@ -45,12 +45,12 @@ pub fn relevance(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> 
     if spec.library == Library::Nvml {
         return Relevance::call_if(driver::is_any_followed(Library::Cuda));
     }
-    let allocates = spec.allocates().is_some();
-    let is_large = (allocates || spec.frees().is_some()) && counted::is_known_event();
+    let allocates = spec.allocated_memory().is_some();
+    let is_large = (allocates || spec.freed_memory_argument().is_some()) && counted::is_about_recorded_memory();
     if is_large || allocates {
         return Relevance::call_if(is_large);
     }
-    if ledger::is_idle(id) {
+    if ledger::is_table_unaffected_by(id) {
         return Relevance::None;
     }
     let copied = spec.copies().filter(|_| may_cross_devices(id));
@@ -58,15 +58,15 @@ pub fn relevance(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> 
     store.store(&mut Arguments::new(&mut args, handle), false);
     let mut is_relevant = false;
     if let Some(event) = spec.records() {
-        guarded(|| is_relevant = ledger::has_opened(queries::number(id, &args, event)));
+        guarded(|| is_relevant = ledger::has_opened(queries::numeric_argument(id, &args, event)));
         return Relevance::call_if(is_relevant);
     }
-    let is_gone = spec.is_work() && uses_gone_memory(id, &args);
+    let is_gone = spec.is_device_work() && uses_gone_memory(id, &args);
     if let Some(copied) = copied {
-        let devices = places::devices_of_copy(id, &args, copied, ledger::opened_device);
+        let devices = places::devices_of_copy(id, &args, copied, ledger::device_of_opened_memory);
         return devices.map_or(Relevance::call_if(is_gone), |devices| Relevance::Copy { devices, is_gone });
     }
-    if spec.is_work() {
+    if spec.is_device_work() {
         return Relevance::call_if(is_gone);
     }
     guarded(|| is_relevant = ledger::may_end_shared(id, &args));
@@ -84,26 +84,27 @@ fn uses_gone_memory(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     let spec = id.spec();
     let mut is_gone = false;
     let mut check = |start, bytes| {
-        if tombstones::first(start, bytes).is_some() {
-            guarded(|| is_gone |= tombstones::is_used(start, bytes));
+        if tombstones::first_gone_address(start, bytes).is_some() {
+            guarded(|| is_gone |= tombstones::is_confirmed_gone(start, bytes));
         }
     };
     let call = Call { function: id, result: 0, args, shape: 0, elements: &[] };
-    call.used().for_each(|(_, start, bytes)| check(start, bytes));
+    call.used_ranges().for_each(|(_, start, bytes)| check(start, bytes));
     if let Some(batch) = spec.batch() {
         batches::each_range(id, args, batch, &mut |_, start, bytes| check(start, bytes));
     }
     if let Some(launched) = spec.launches() {
         parameters::each_word(id, args, launched, &mut |_, word| check(word, 1));
-        is_gone = is_gone && kernels::note_found(queries::number(id, args, launched.function));
+        is_gone =
+            is_gone && kernels::note_launch_with_gone_memory(queries::numeric_argument(id, args, launched.function));
     }
     if let Some(exec) = spec.replays() {
-        is_gone = tombstones::is_used_by_graph(queries::number(id, args, exec), true);
+        is_gone = tombstones::is_gone_memory_in_graph(queries::numeric_argument(id, args, exec), true);
     }
     is_gone
 }
 
 /// Returns true if a copy can go from one device to another.
 fn may_cross_devices(id: FnId) -> bool {
-    needs::needs(id) == Needs::Nothing || needs::has_done(Needs::Reach)
+    needs::condition_of(id) == HistoryCondition::Nothing || needs::has_met(HistoryCondition::Reach)
 }

@@ -9,13 +9,13 @@
 //!   tell calls apart either. Findings name the Python line, so there each success with a stack and each failure that a
 //!   rule may explain has its own.
 //! - The calls of a *run*: those that fail in the same way. From [`FAILURES_BEFORE_RUN`] on, they are only counted, in one slot
-//!   ([`cupeer_spec::record::slot::Run`]) behind the last one that was recorded and judged, its *example*. A call that
+//!   ([`cupeer_spec::record::slot::RepeatedCalls`]) behind the last one that was recorded and judged, its *example*. A call that
 //!   turns out to differ from the run gets its own slot.
 //!
 //! **A run hides nothing.** A call is counted in a run only if nothing that a rule tests can differ from the example:
 //!
 //! - It has the same thread, function, result, return address, stack height, arguments, and NULL pointers. If more
-//!   than its arguments may explain the example (`depends_on_more`), addresses must be the same as well; otherwise
+//!   than its arguments may explain the example (`has_varying_explanation`), addresses must be the same as well; otherwise
 //!   they may differ.
 //! - For functions that share or release, the current context is the same.
 //! - If more than its arguments may explain it, the process has shared and released nothing since the example, and the
@@ -32,16 +32,16 @@ use super::{ADDRESS_MASK, clock, speed, stream};
 use crate::driver::queries;
 use crate::settings;
 use crate::sys::arch::{Thread, thread};
-use crate::sys::every_call::epoch;
+use crate::sys::every_call::recording_epoch;
 use crate::sys::guard::guarded;
 use crate::sys::python;
-use crate::sys::repeats::{self, Kind, Run as Known, coldest, find};
+use crate::sys::repeats::{self, CallKind, FailureRun as Known, coldest, find};
 use crate::sys::signals;
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release, compiler_fence};
-use cupeer_rules::decide::depends_on_more;
+use cupeer_rules::decide::has_varying_explanation;
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, Group};
-use cupeer_spec::record::slot::{self, MOST_ARGS, Run, word};
+use cupeer_spec::record::slot::{self, MOST_ARGS, RepeatedCalls, slot_word};
 
 /// Number of calls of each kind whose stacks are all recorded.
 const STACKS_PER_KIND: u64 = 16;
@@ -57,7 +57,7 @@ const MOST_BETWEEN_EXAMPLES: u64 = 1 << 30;
 struct KeyParts {
     /// Number of words of the arguments that are compared.
     words: usize,
-    /// A bit for each byte of the arguments that is part of an address: see [`cupeer_spec::function::FnSpec::addresses`].
+    /// A bit for each byte of the arguments that is part of an address: see [`cupeer_spec::function::FnSpec::address_byte_mask`].
     addresses: u64,
     /// True if calls in different contexts belong to different runs.
     has_context: bool,
@@ -69,10 +69,10 @@ static KEY_PARTS: [KeyParts; FUNCTION_COUNT] = {
     let mut i = 0;
     while i < FUNCTION_COUNT {
         let function = &FUNCTIONS[i];
-        let words = function.stored().div_ceil(8);
+        let words = function.stored_args_size().div_ceil(8);
         parts[i] = KeyParts {
             words: if words < MOST_ARGS / 8 { words } else { MOST_ARGS / 8 },
-            addresses: function.addresses(),
+            addresses: function.address_byte_mask(),
             has_context: function.shares() || function.is_in(Group::Release),
         };
         i += 1;
@@ -85,15 +85,16 @@ static WORLD: AtomicU64 = AtomicU64::new(0);
 /// Counter that increases when a listener for findings is added.
 static LISTENERS: AtomicU64 = AtomicU64::new(0);
 
-/// Notes that the process shared or released something, which may explain failures in another way.
-pub fn world_changed() {
+/// Ends the runs of failures that may now have another explanation, because the process shared or released something.
+pub fn note_world_changed() {
     WORLD.fetch_add(1, Relaxed);
 }
 
-/// Notes that a listener for findings was added, which must receive findings about calls that continue to fail.
-pub fn listener_added() {
+/// Ends all runs, because a listener for findings was added: it must receive findings about calls that continue to
+/// fail.
+pub fn note_listener_added() {
     LISTENERS.fetch_add(1, Relaxed);
-    world_changed();
+    note_world_changed();
 }
 
 /// Returns the counter that must not change while a run continues. `has_other_causes` is true if more than the arguments may
@@ -162,7 +163,7 @@ fn current_context() -> u64 {
 /// The slot of a run in which a call is in flight.
 #[derive(Clone, Copy)]
 pub struct RunSlot {
-    place: *mut Run,
+    place: *mut RepeatedCalls,
     pub number: u64,
     /// Address of the thread's data about the run.
     known: *mut Known,
@@ -172,7 +173,7 @@ pub struct RunSlot {
     pub start: u64,
 }
 
-/// Result of looking for the run of a call: see [`join`].
+/// Result of looking for the run of a call: see [`join_run`].
 pub enum RunLookup {
     /// The call is in flight in a run. It is only counted if it fails like the others.
     InRun(RunSlot),
@@ -183,7 +184,7 @@ pub enum RunLookup {
 }
 
 /// Looks for the run of a call. If the call may be counted there, shows it as in flight in the run's slot.
-pub fn join(thread: *mut Thread, call: &CallShape) -> RunLookup {
+pub fn join_run(thread: *mut Thread, call: &CallShape) -> RunLookup {
     let keys = call.keys();
     // SAFETY: only this thread and its signal handlers use the block; `turn` tells if a handler replaces an entry meanwhile.
     let (repeats, turn) = unsafe {
@@ -207,7 +208,7 @@ pub fn join(thread: *mut Thread, call: &CallShape) -> RunLookup {
     };
     compiler_fence(SeqCst);
     // SAFETY: the runs are this thread's and never unmapped; handlers of the thread may write the word at any time.
-    if unsafe { turn.read_volatile() } != before || place == 0 || epoch_then != epoch() {
+    if unsafe { turn.read_volatile() } != before || place == 0 || epoch_then != recording_epoch() {
         return RunLookup::None;
     }
     let next = count + 1;
@@ -218,8 +219,8 @@ pub fn join(thread: *mut Thread, call: &CallShape) -> RunLookup {
     if world_of_run(has_other_causes) != world_then || start >= due {
         return RunLookup::None;
     }
-    let run = RunSlot { place: place as *mut Run, number, known, result, start };
-    if !run.begin(thread) {
+    let run = RunSlot { place: place as *mut RepeatedCalls, number, known, result, start };
+    if !run.show_in_flight(thread) {
         return RunLookup::None;
     }
     // SAFETY: the entry is one of the thread's own runs, and its call in flight is this one.
@@ -229,19 +230,19 @@ pub fn join(thread: *mut Thread, call: &CallShape) -> RunLookup {
 
 impl RunSlot {
     /// Runs `work` with the run's slot. Returns false if the slot no longer holds the run.
-    fn with(&self, thread: *mut Thread, work: impl FnOnce(*mut Run)) -> bool {
-        let before = stream::fill(thread);
-        let is_there = stream::window(thread).has(self.place as usize, self.number);
+    fn with(&self, thread: *mut Thread, work: impl FnOnce(*mut RepeatedCalls)) -> bool {
+        let before = stream::mark_filling(thread);
+        let is_there = stream::window(thread).has_slot_number(self.place as usize, self.number);
         if is_there {
             work(self.place);
         }
-        stream::filled(thread, before);
+        stream::restore_filling(thread, before);
         is_there
     }
 
     /// Shows the call as in flight. Returns false if another call is in flight in the run: one of a signal handler, or one that
     /// was left by a jump.
-    fn begin(&self, thread: *mut Thread) -> bool {
+    fn show_in_flight(&self, thread: *mut Thread) -> bool {
         let mut is_first = false;
         let is_there = self.with(thread, |run| {
             // SAFETY: the slot is this thread's, mapped and aligned; its calls are only used as an atomic.
@@ -265,7 +266,7 @@ impl RunSlot {
     }
 
     /// Sets the start time of the call to now, after the steps before the call.
-    pub fn restart(&mut self, thread: *mut Thread) {
+    pub fn set_start_to_now(&mut self, thread: *mut Thread) {
         self.start = clock::now();
         self.with(thread, |run| {
             // SAFETY: the slot is this thread's, mapped and aligned, and its call in flight is this one.
@@ -279,7 +280,7 @@ impl RunSlot {
     }
 
     /// Removes the call from the run, and counts the call if it failed like the others.
-    pub fn end(&self, thread: *mut Thread, result: i32, end: u64) -> RunExit {
+    pub fn leave_and_count(&self, thread: *mut Thread, result: i32, end: u64) -> RunExit {
         let took = end.saturating_sub(self.start);
         let is_alike = result == self.result && took <= u64::from(u32::MAX);
         self.close(thread, is_alike.then_some((end, took)))
@@ -332,19 +333,20 @@ pub enum RunExit {
 /// Returns true if failures of a function can be counted in runs.
 fn has_runs(id: FnId) -> bool {
     let function = &FUNCTIONS[id as usize];
-    let has_more = function.args().iter().any(|arg| arg.stored() == 0) || function.is_work();
+    let has_more = function.args().iter().any(|arg| arg.stored_size() == 0) || function.is_device_work();
     // A rule that stops or aborts the program must do so at each call.
     let stops = |check: &settings::Check| !check.abort_on.is_empty() || !check.stop_on.is_empty();
     !has_more && !settings::get().check.as_ref().is_some_and(stops)
 }
 
-/// Notes a failed call that was recorded, in the slot with this number, and judged by the rules. For use in `guarded`.
+/// Counts a failed call that was recorded, in the slot with this number, and judged by the rules. From
+/// [`FAILURES_BEFORE_RUN`] failures on, begins a run. For use in `guarded`.
 pub fn note_failure(call: &CallShape, result: i32, number: u64) {
     let (thread, id) = (thread(), call.id);
     if !has_runs(id) {
         return;
     }
-    let has_other_causes = depends_on_more(id, result);
+    let has_other_causes = has_varying_explanation(id, result);
     if has_other_causes && has_python() {
         return;
     }
@@ -358,12 +360,11 @@ pub fn note_failure(call: &CallShape, result: i32, number: u64) {
     if count > 1 && count < FAILURES_BEFORE_RUN {
         return;
     }
-    signals::held_back(|| {
+    signals::with_signals_blocked(|| {
         // Read before the slot is taken, which may take long, because others may change the world in that time.
         let world = world_of_run(has_other_causes);
-        let due = if has_other_causes { speed::after(JUDGED_AGAIN_AFTER) } else { u64::MAX };
-        let slot =
-            if count >= FAILURES_BEFORE_RUN { begin_run(thread, call, result, number) } else { Some((0, 0)) };
+        let due = if has_other_causes { speed::ticks_after(JUDGED_AGAIN_AFTER) } else { u64::MAX };
+        let slot = if count >= FAILURES_BEFORE_RUN { begin_run(thread, call, result, number) } else { Some((0, 0)) };
         let (Some((place, number)), Some(repeats)) = (slot, repeats::of_thread(thread)) else { return };
         let (entry, heat) = match find(&mut repeats.runs, key) {
             Some(entry) => {
@@ -376,7 +377,7 @@ pub fn note_failure(call: &CallShape, result: i32, number: u64) {
             key,
             place,
             number,
-            epoch: epoch(),
+            epoch: recording_epoch(),
             world,
             due,
             count,
@@ -394,10 +395,10 @@ pub fn note_failure(call: &CallShape, result: i32, number: u64) {
 /// address and the number of the new slot.
 fn begin_run(thread: *mut Thread, call: &CallShape, result: i32, example: u64) -> Option<(usize, u64)> {
     let taken = stream::take(thread, 1)?;
-    let run = taken.place as *mut Run;
+    let run = taken.place as *mut RepeatedCalls;
     // SAFETY: the slot is in this thread's window, and nobody else was given it.
     unsafe {
-        run.write(Run {
+        run.write(RepeatedCalls {
             word: 0,
             call: example,
             end: clock::now(),
@@ -408,9 +409,9 @@ fn begin_run(thread: *mut Thread, call: &CallShape, result: i32, example: u64) -
             longest: 0,
             result,
         });
-        stream::publish(run.cast(), word(slot::RUN, 1, call.id as u16, taken.number as u32));
+        stream::publish(run.cast(), slot_word(slot::RUN, 1, call.id as u16, taken.number as u32));
     }
-    stream::filled(thread, taken.before);
+    stream::restore_filling(thread, taken.before);
     // SAFETY: only this thread and its signal handlers use the block.
     unsafe { (*thread).runs |= 1 << (call.id as u32 % 32) };
     Some((taken.place, taken.number))
@@ -418,14 +419,14 @@ fn begin_run(thread: *mut Thread, call: &CallShape, result: i32, example: u64) -
 
 /// Returns true if stacks may contain Python lines, which return addresses do not tell apart.
 fn has_python() -> bool {
-    settings::get().python && python::native().is_some()
+    settings::get().python && python::find_native_interpreter().is_some()
 }
 
 /// Returns true if the stack of a call must be recorded. `result` is the result of a failed call, or 0 before a call is
 /// forwarded. `number` is the number of the call's slot.
 pub fn is_stack_due(id: FnId, result: i32, number: u64, (caller, height): (usize, usize)) -> bool {
     // All calls of an interpreter come from one return address.
-    if has_python() && (result == 0 || depends_on_more(id, result)) {
+    if has_python() && (result == 0 || has_varying_explanation(id, result)) {
         return true;
     }
     let thread = thread();
@@ -435,7 +436,7 @@ pub fn is_stack_due(id: FnId, result: i32, number: u64, (caller, height): (usize
     // they need a stack of their own.
     let window = stream::window(thread);
     let part = hash_step(
-        hash_step(window.first() | u64::from(number < window.first()) << 63, epoch()),
+        hash_step(window.first_number() | u64::from(number < window.first_number()) << 63, recording_epoch()),
         height as u64,
     );
     if let Some(kind) = find(&mut repeats.kinds, key) {
@@ -446,6 +447,6 @@ pub fn is_stack_due(id: FnId, result: i32, number: u64, (caller, height): (usize
         }
         return is_stack_due;
     }
-    signals::held_back(|| *coldest(&mut repeats.kinds, key) = Kind { key, part, count: 1, heat: 1 });
+    signals::with_signals_blocked(|| *coldest(&mut repeats.kinds, key) = CallKind { key, part, count: 1, heat: 1 });
     true
 }

@@ -6,10 +6,10 @@ use super::file::File;
 use crate::sys::lock::Lock;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use cupeer_spec::record::{Header, Moment};
+use cupeer_spec::record::{ClockMoment, Header};
 
 /// Returns the approximate time on the clock of the record when this number of nanoseconds has passed from now on.
-pub fn after(nanoseconds: u64) -> u64 {
+pub fn ticks_after(nanoseconds: u64) -> u64 {
     let now = moment();
     let (ticks, time) = elapsed(now);
     let more = ticks.max(1) * u128::from(nanoseconds) / time.max(1);
@@ -17,7 +17,7 @@ pub fn after(nanoseconds: u64) -> u64 {
 }
 
 /// Converts a recent time on the clock of the record to nanoseconds of CLOCK_MONOTONIC, approximately.
-pub fn monotonic(ticks: u64) -> u64 {
+pub fn to_monotonic(ticks: u64) -> u64 {
     let now = moment();
     let (all_ticks, time) = elapsed(now);
     let nanoseconds = time * u128::from(now.ticks.saturating_sub(ticks)) / all_ticks.max(1);
@@ -25,7 +25,7 @@ pub fn monotonic(ticks: u64) -> u64 {
 }
 
 /// Returns the ticks and the nanoseconds between the first moment of the record and `now`; 0 without a record.
-fn elapsed(now: Moment) -> (u128, u128) {
+fn elapsed(now: ClockMoment) -> (u128, u128) {
     let first = current().map_or(now, first_moment);
     let [ticks, time] = [(now.ticks, first.ticks), (now.monotonic, first.monotonic)]
         .map(|(now, first)| u128::from(now.saturating_sub(first)));
@@ -33,7 +33,7 @@ fn elapsed(now: Moment) -> (u128, u128) {
 }
 
 /// Returns the first moment in the header of a record.
-fn first_moment(process: &File) -> Moment {
+fn first_moment(process: &File) -> ClockMoment {
     // SAFETY: the header is mapped for good, and nobody writes its first moment any more.
     unsafe { (*process.header).first }
 }
@@ -50,16 +50,16 @@ pub fn is_due(now: u64) -> bool {
 fn last_noted(process: &File) -> &[AtomicU64] {
     let last = process.header.cast::<u8>().wrapping_add(offset_of!(Header, last)).cast::<AtomicU64>();
     // SAFETY: the header is mapped for good, and its last moment is three words, aligned, and only used as atomics.
-    unsafe { core::slice::from_raw_parts(last, size_of::<Moment>() / 8) }
+    unsafe { core::slice::from_raw_parts(last, size_of::<ClockMoment>() / 8) }
 }
 
 /// Notes the current moment in the header of the record if it [`is_due`], so that readers can compute the speed of the clock.
-pub fn note() {
+pub fn note_moment() {
     static LOCK: Lock = Lock::new();
     if let Some(process) = current().filter(|_| is_due(now())) {
         // If another thread is noting a moment now, this thread need not.
         LOCK.try_with(&mut Some(|| {
-            let Moment { ticks, monotonic, realtime } = moment();
+            let ClockMoment { ticks, monotonic, realtime } = moment();
             let words = [ticks, monotonic, realtime];
             last_noted(process).iter().zip(words).for_each(|(place, word)| place.store(word, Relaxed));
         }));

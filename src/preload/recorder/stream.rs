@@ -22,7 +22,7 @@
 use super::{clock, current::current, file::File};
 use crate::sys::arch::{self, Thread, stack_height, thread};
 use crate::sys::aside;
-use crate::sys::every_call::epoch;
+use crate::sys::every_call::recording_epoch;
 use crate::sys::guard::guarded;
 use crate::sys::process::tid;
 use crate::sys::signals;
@@ -31,11 +31,11 @@ use core::sync::atomic::{
     AtomicU16, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use cupeer_shared::block::{Block, renumber};
-use cupeer_shared::window::{SLOT, Taken, Window, Word};
-use cupeer_spec::record::slot::{self, Slot, word};
+use cupeer_shared::block::{BlockHeaderWords, rewrite_slot_numbers};
+use cupeer_shared::window::{SLOT, TakenSlots, Window, Word};
+use cupeer_spec::record::slot::{self, Slot, slot_word};
 use cupeer_spec::record::{
-    BLOCK, BLOCK_MAGIC, BlockHeader, SLOTS, TRAILER_MAGIC, Trailer, block, first_in_ring,
+    BLOCK, BLOCK_MAGIC, BlockHeader, ChunkTrailer, SLOTS, TRAILER_MAGIC, block, first_ring_number,
 };
 
 /// Bit that is added to [`Thread::kept`] when no call writes to that block any more.
@@ -62,7 +62,7 @@ impl Word for OwnWord {
         unsafe { self.0.write_volatile(value) };
     }
     #[inline(always)]
-    fn add(self, more: usize) -> usize {
+    fn fetch_add(self, more: usize) -> usize {
         // SAFETY: only this thread and its signal handlers use the block, and so is its window's word.
         unsafe { arch::add_uninterrupted(self.0, more) }
     }
@@ -83,25 +83,25 @@ pub fn window(thread: *mut Thread) -> Window<OwnWord, SLOTS> {
     }
 }
 
-/// Marks the window as being written to: see [`Window::fill`].
+/// Marks the window as being written to: see [`Window::begin_writing`].
 #[inline(always)]
-pub fn fill(thread: *mut Thread) -> usize {
-    window(thread).fill(stack_height()).0
+pub fn mark_filling(thread: *mut Thread) -> usize {
+    window(thread).begin_writing(stack_height()).0
 }
 
-/// Restores the mark of [`fill`]: see [`Window::filled`].
+/// Restores the mark of [`mark_filling`]: see [`Window::end_writing`].
 #[inline(always)]
-pub fn filled(thread: *mut Thread, before: usize) {
-    window(thread).filled(before);
+pub fn restore_filling(thread: *mut Thread, before: usize) {
+    window(thread).end_writing(before);
 }
 
 /// Takes consecutive slots of this thread's stream. Returns `None` if there is no room; the call is then lost.
 #[inline(always)]
-pub fn take(thread: *mut Thread, slots: usize) -> Option<Taken> {
+pub fn take(thread: *mut Thread, slots: usize) -> Option<TakenSlots> {
     let window = window(thread);
-    let (before, end) = window.fill(stack_height());
-    match window.take(slots, end) {
-        Some((place, number)) => Some(Taken { place, number, before }),
+    let (before, end) = window.begin_writing(stack_height());
+    match window.take_slots(slots, end) {
+        Some((place, number)) => Some(TakenSlots { place, number, before }),
         None => take_slowly(slots, before),
     }
 }
@@ -119,14 +119,14 @@ pub unsafe fn publish(slot: *mut Slot, word: u64) {
 
 /// Pointer to a block that is never unmapped. No code makes a reference to the block, because other threads may own it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Mapped(*mut BlockHeader);
+struct MappedBlock(*mut BlockHeader);
 
-impl Mapped {
+impl MappedBlock {
     /// Returns the fields of the header that several threads use.
-    fn shared(self) -> Block<'static> {
+    fn shared_fields(self) -> BlockHeaderWords<'static> {
         // SAFETY: fields of a mapped block, aligned, and only used as atomics.
         unsafe {
-            Block {
+            BlockHeaderWords {
                 owner: AtomicU32::from_ptr(&raw mut (*self.0).owner),
                 kind: AtomicU16::from_ptr(&raw mut (*self.0).kind),
             }
@@ -147,16 +147,16 @@ impl Mapped {
 /// Makes room in this thread's stream, and takes slots there. Signals are blocked, so that no handler's call runs in between.
 #[cold]
 #[inline(never)]
-fn take_slowly(slots: usize, before: usize) -> Option<Taken> {
+fn take_slowly(slots: usize, before: usize) -> Option<TakenSlots> {
     let mut taken = None;
     let thread = thread();
-    filled(thread, before);
-    guarded(|| taken = signals::held_back(|| renew(slots)));
+    restore_filling(thread, before);
+    guarded(|| taken = signals::with_signals_blocked(|| try_make_room_and_take(slots)));
     taken
 }
 
 /// Makes room for `slots` slots in this thread's stream, and takes them.
-fn renew(slots: usize) -> Option<Taken> {
+fn try_make_room_and_take(slots: usize) -> Option<TakenSlots> {
     let thread = thread();
     let file = current()?;
     // SAFETY: only this thread and its signal handlers use the block.
@@ -164,25 +164,25 @@ fn renew(slots: usize) -> Option<Taken> {
         if (*thread).epoch != file.epoch {
             return None;
         }
-        if window(thread).filler() != 0 && aside::has_jumped_over(window(thread).filler()) {
-            filled(thread, 0);
+        if window(thread).writer_height() != 0 && aside::has_jumped_over(window(thread).writer_height()) {
+            restore_filling(thread, 0);
         }
-        let must_rest = (*thread).window.is_null() && file.is_resting();
+        let must_rest = (*thread).window.is_null() && file.is_attempt_delayed();
         // A window that was taken over may have room only for the id of its new thread, so there is more than one attempt.
         for _ in 0..if must_rest { 0 } else { 3 } {
             // The height is that on the program's stack, where the caller continues.
-            let (before, end) = window(thread).fill(aside::height());
-            if let Some((place, number)) = window(thread).take(slots, end) {
-                return Some(Taken { place, number, before });
+            let (before, end) = window(thread).begin_writing(aside::program_stack_height());
+            if let Some((place, number)) = window(thread).take_slots(slots, end) {
+                return Some(TakenSlots { place, number, before });
             }
-            filled(thread, before);
+            restore_filling(thread, before);
             if let Err(error) = make_room(file, thread) {
                 file.complain(error);
-                file.rest();
+                file.delay_next_attempt();
                 break;
             }
         }
-        file.lost().fetch_add(1, Relaxed);
+        file.lost_calls().fetch_add(1, Relaxed);
         None
     }
 }
@@ -191,14 +191,14 @@ fn renew(slots: usize) -> Option<Taken> {
 unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: as promised; windows are mapped for good.
     unsafe {
-        let (old, kept) = (Mapped((*thread).window), (*thread).kept);
+        let (old, kept) = (MappedBlock((*thread).window), (*thread).kept);
         if old.0.is_null() {
-            return begin(file, thread);
+            return give_first_window(file, thread);
         }
-        if window(thread).filler() == 0 && kept != 0 {
+        if window(thread).writer_height() == 0 && kept != 0 {
             (*thread).kept = kept | NO_LONGER_WRITTEN;
             if !file.ring.is_null() {
-                Mapped(kept as *mut BlockHeader).shared().leave_to(0);
+                MappedBlock(kept as *mut BlockHeader).shared_fields().pass_to_owner(0);
                 (*thread).kept = 0;
             }
         }
@@ -206,30 +206,30 @@ unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
         if extended == Ok(true) {
             return Ok(());
         }
-        let (number, must_leave) = (window(thread).number(), window(thread).must_leave());
+        let (number, must_leave) = (window(thread).next_number(), window(thread).check_must_leave());
         if file.ring.is_null() {
-            return if must_leave { leave(file, thread) } else { empty(file, thread, extended.err()) };
+            return if must_leave { leave(file, thread) } else { empty_window(file, thread, extended.err()) };
         }
         // If all other blocks belong to other threads, this thread overwrites its own.
         let new = match take_ring_block(file) {
             Err(_) if !must_leave => old,
-            new => Mapped(new?),
+            new => MappedBlock(new?),
         };
         if must_leave {
             (*old.0).used = LEFT_BY_THREAD;
         }
-        enter(file, thread, new, old.stream().load(Relaxed), number, block::RING);
+        initialize_block(file, thread, new, old.stream().load(Relaxed), number, block::RING);
         if must_leave {
             (*thread).kept = old.0 as usize;
         } else if new != old {
-            old.shared().leave_to(0);
+            old.shared_fields().pass_to_owner(0);
         }
         Ok(())
     }
 }
 
 /// Returns the number of slots of a window that are allocated in the file.
-unsafe fn room(window: Mapped) -> usize {
+unsafe fn allocated_slots(window: MappedBlock) -> usize {
     // SAFETY: as promised.
     match unsafe { (*window.0).room } as usize {
         0 => SLOTS,
@@ -242,8 +242,8 @@ unsafe fn room(window: Mapped) -> usize {
 unsafe fn extend(file: &File, thread: *mut Thread) -> Result<bool, c_int> {
     // SAFETY: windows are mapped for good, and this one is this thread's.
     unsafe {
-        let window = Mapped((*thread).window);
-        let had = room(window);
+        let window = MappedBlock((*thread).window);
+        let had = allocated_slots(window);
         if had == SLOTS {
             return Ok(false);
         }
@@ -252,13 +252,13 @@ unsafe fn extend(file: &File, thread: *mut Thread) -> Result<bool, c_int> {
         touch(window, from..to);
         let room = to / SLOT - 1;
         (*window.0).room = if room < SLOTS { room as u32 } else { 0 };
-        place_in(thread, window, had);
+        continue_in_window(thread, window, had);
     }
     Ok(true)
 }
 
 /// Writes to pages of a window, which must be allocated in the file, so that later calls cause no page faults there.
-unsafe fn touch(window: Mapped, bytes: core::ops::Range<usize>) {
+unsafe fn touch(window: MappedBlock, bytes: core::ops::Range<usize>) {
     for page in bytes.step_by(4096) {
         // SAFETY: as promised.
         unsafe {
@@ -272,29 +272,29 @@ unsafe fn touch(window: Mapped, bytes: core::ops::Range<usize>) {
 unsafe fn leave(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: windows are mapped for good, and both are this thread's.
     unsafe {
-        let (old, kept) = (Mapped((*thread).window), (*thread).kept);
+        let (old, kept) = (MappedBlock((*thread).window), (*thread).kept);
         let (stream, base, used) = (old.stream().load(Relaxed), old.base().load(Relaxed), SLOTS as u32);
         // The new block can replace the mapping of the block that the thread left before, because no call writes there any more.
         let window = if kept & NO_LONGER_WRITTEN != 0 {
-            Mapped(file.new_block_at((kept & !NO_LONGER_WRITTEN) as *mut u8)?.cast())
+            MappedBlock(file.new_block_at((kept & !NO_LONGER_WRITTEN) as *mut u8)?.cast())
         } else {
-            let window = Mapped(file.new_block()?.cast());
+            let window = MappedBlock(file.new_block()?.cast());
             register(file, window);
             window
         };
-        let trailer = Trailer { magic: TRAILER_MAGIC, stream, base, used, ..Trailer::default() };
-        old.0.cast::<Trailer>().add(SLOTS + 1).write(trailer);
+        let trailer = ChunkTrailer { magic: TRAILER_MAGIC, stream, base, used, ..ChunkTrailer::default() };
+        old.0.cast::<ChunkTrailer>().add(SLOTS + 1).write(trailer);
         (*old.0).used = used;
-        old.shared().turn_into(block::CHUNK);
-        old.shared().leave_to(0);
-        enter(file, thread, window, stream, base + u64::from(used), block::WINDOW);
+        old.shared_fields().publish_kind(block::CHUNK);
+        old.shared_fields().pass_to_owner(0);
+        initialize_block(file, thread, window, stream, base + u64::from(used), block::WINDOW);
         (*thread).kept = old.0 as usize;
     }
     Ok(())
 }
 
 /// Adds a window to the list of windows that other threads can take over.
-fn register(file: &File, window: Mapped) {
+fn register(file: &File, window: MappedBlock) {
     let index = file.window_count.fetch_add(1, Relaxed) as usize;
     if let (true, Some(place)) = (file.ring.is_null(), file.windows.get(index)) {
         place.store(window.0, Release);
@@ -318,12 +318,12 @@ fn owner_tid(file: &File) -> u32 {
 }
 
 /// Gives this thread its first window: that of an ended thread if one is found, or else a new one.
-unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
+unsafe fn give_first_window(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: windows are mapped for good.
     unsafe {
         if let Some(window) = adopt(file) {
-            place_in(thread, window, written(window));
-            let take = || self::window(thread).take(1, (*thread).window_end);
+            continue_in_window(thread, window, count_written_slots(window));
+            let take = || self::window(thread).take_slots(1, (*thread).window_end);
             let (mut taken, mut extended) = (take(), Ok(false));
             if taken.is_none() {
                 extended = extend(file, thread);
@@ -332,74 +332,74 @@ unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
             if let Some((place, number)) = taken {
                 let slot = place as *mut Slot;
                 ((*slot).start, (*slot).end) = (clock::now(), u64::from(tid()));
-                publish(slot, word(slot::THREAD, 1, u16::MAX, number as u32));
+                publish(slot, slot_word(slot::THREAD, 1, u16::MAX, number as u32));
                 return Ok(());
             }
             // The window is full to the last slot, so the thread needs another block, whose header has its id.
             return if file.ring.is_null() {
-                empty(file, thread, extended.err())
+                empty_window(file, thread, extended.err())
             } else {
                 take_ring_block(file).map(|next| {
-                    let (stream, number) = (window.stream().load(Relaxed), self::window(thread).number());
-                    window.shared().leave_to(0);
-                    enter(file, thread, Mapped(next), stream, number, block::RING);
+                    let (stream, number) = (window.stream().load(Relaxed), self::window(thread).next_number());
+                    window.shared_fields().pass_to_owner(0);
+                    initialize_block(file, thread, MappedBlock(next), stream, number, block::RING);
                 })
             };
         }
         // The stream is counted before its block exists, so that a reader knows that blocks may be missing.
-        let stream = file.next_stream();
+        let stream = file.take_next_stream();
         let (window, kind, first) = if file.ring.is_null() {
-            (Mapped(file.new_window()?), block::WINDOW, 0)
+            (MappedBlock(file.new_window()?), block::WINDOW, 0)
         } else {
-            (Mapped(take_ring_block(file)?), block::RING, first_in_ring(stream))
+            (MappedBlock(take_ring_block(file)?), block::RING, first_ring_number(stream))
         };
-        window.shared().keep(owner_tid(file));
-        enter(file, thread, window, stream, first, kind);
+        window.shared_fields().set_owner(owner_tid(file));
+        initialize_block(file, thread, window, stream, first, kind);
         register(file, window);
     }
     Ok(())
 }
 
 /// Initializes a block for this thread. Its first slot has this number in the stream.
-unsafe fn enter(file: &File, thread: *mut Thread, window: Mapped, stream: u32, number: u64, kind: u16) {
+unsafe fn initialize_block(file: &File, thread: *mut Thread, window: MappedBlock, stream: u32, number: u64, kind: u16) {
     // SAFETY: mapped, and only ours.
     unsafe {
-        window.shared().begin(kind, || {
+        window.shared_fields().rewrite_header(kind, || {
             (*window.0).used = 0;
-            touch(window, 0..(room(window) + 1) * SLOT);
+            touch(window, 0..(allocated_slots(window) + 1) * SLOT);
             ((*window.0).magic, (*window.0).tid) = (BLOCK_MAGIC, tid());
             (*window.0).begun = clock::moment();
             window.stream().store(stream, Relaxed);
             window.base().store(number, Relaxed);
-            window.shared().keep(owner_tid(file));
+            window.shared_fields().set_owner(owner_tid(file));
         });
-        place_in(thread, window, 0);
+        continue_in_window(thread, window, 0);
     }
 }
 
 /// Lets this thread continue at the slot with index `next` of a window.
-unsafe fn place_in(thread: *mut Thread, window: Mapped, next: usize) {
+unsafe fn continue_in_window(thread: *mut Thread, window: MappedBlock, next: usize) {
     let first = window.0 as usize + size_of::<BlockHeader>();
     // SAFETY: as promised.
     unsafe {
         (*thread).window = window.0;
-        self::window(thread).enter(first, window.base().load(Relaxed), next, room(window));
+        self::window(thread).move_thread_to(first, window.base().load(Relaxed), next, allocated_slots(window));
     }
 }
 
 /// Returns the number of slots of a window up to the last written slot.
-unsafe fn written(window: Mapped) -> usize {
+unsafe fn count_written_slots(window: MappedBlock) -> usize {
     let (slots, base) = (window.0.wrapping_add(1).cast::<Slot>(), window.base().load(Relaxed));
     // SAFETY: as promised, and inside of it.
     let word = |i: usize| unsafe { (*slots.add(i)).word };
     // SAFETY: as promised.
-    let mut all = (0..unsafe { room(window) }).rev().map(|i| (i, word(i)));
+    let mut all = (0..unsafe { allocated_slots(window) }).rev().map(|i| (i, word(i)));
     all.find(|(i, word)| *word as u8 != slot::EMPTY && (*word >> 32) as u32 == (base + *i as u64) as u32)
         .map_or(0, |(i, word)| (i + usize::from((word >> 8) as u8).max(1)).min(SLOTS))
 }
 
 /// Takes over a window whose thread has ended; `None` if none is found.
-fn adopt(file: &File) -> Option<Mapped> {
+fn adopt(file: &File) -> Option<MappedBlock> {
     static START: AtomicU32 = AtomicU32::new(0);
     let count = if file.ring.is_null() {
         file.window_count.load(Acquire).min(file.windows.len() as u32)
@@ -412,22 +412,19 @@ fn adopt(file: &File) -> Option<Mapped> {
     let start = START.fetch_add(MOST_CHECKED, Relaxed);
     (0..count.min(MOST_CHECKED)).find_map(|i| {
         let index = (start.wrapping_add(i) % count) as usize;
-        let window = if file.ring.is_null() {
-            file.windows[index].load(Acquire)
-        } else {
-            ring_block(file, index as u64 + 1)
-        };
-        let window = Some(Mapped(window)).filter(|window| !window.0.is_null())?;
-        let block = window.shared();
+        let window =
+            if file.ring.is_null() { file.windows[index].load(Acquire) } else { ring_block(file, index as u64 + 1) };
+        let window = Some(MappedBlock(window)).filter(|window| !window.0.is_null())?;
+        let block = window.shared_fields();
         let old = block.owner();
         let is_left = || matches!(block.kind(), block::WINDOW | block::RING) && has_ended(file, old);
-        if old == 0 || !is_left() || !block.take(old, owner_tid(file)) {
+        if old == 0 || !is_left() || !block.take_ownership(old, owner_tid(file)) {
             return None;
         }
         // SAFETY: mapped, and this thread's by now.
         if unsafe { (*window.0).used } == LEFT_BY_THREAD {
             // The stream of this block continues in another block.
-            block.leave_to(0);
+            block.pass_to_owner(0);
             return None;
         }
         Some(window)
@@ -445,12 +442,12 @@ fn ring_block(file: &File, index: u64) -> *mut BlockHeader {
 pub fn is_in_ring(slot: *mut Slot, number: u64) -> bool {
     let Some(file) = current().filter(|file| !file.ring.is_null()) else { return false };
     let index = (slot as usize).wrapping_sub(file.ring as usize) / BLOCK;
-    let block = Mapped(ring_block(file, index as u64));
+    let block = MappedBlock(ring_block(file, index as u64));
     // SAFETY: only this thread and its signal handlers use the block.
-    let own = Mapped(unsafe { (*thread()).window });
+    let own = MappedBlock(unsafe { (*thread()).window });
     let at = (slot as usize - block.0 as usize) / SLOT - 1;
     !own.0.is_null()
-        && block.shared().kind() == block::RING
+        && block.shared_fields().kind() == block::RING
         && block.stream().load(Relaxed) == own.stream().load(Relaxed)
         && block.base().load(Relaxed).wrapping_add(at as u64) == number
 }
@@ -458,17 +455,17 @@ pub fn is_in_ring(slot: *mut Slot, number: u64) -> bool {
 /// Changes the slot of this thread's window whose number has the low half `half`, if the window still contains the slot.
 pub fn change_slot(half: u32, change: impl FnOnce(*mut Slot)) {
     let thread = thread();
-    let before = fill(thread);
+    let before = mark_filling(thread);
     let window = window(thread);
     // SAFETY: only this thread and its signal handlers use the block.
     let first = unsafe { (*thread).window } as usize + SLOT;
-    let back = (window.number() as u32).wrapping_sub(half) as usize;
+    let back = (window.next_number() as u32).wrapping_sub(half) as usize;
     let next = window.next.get().min(window.end.get());
     let place = back.checked_mul(SLOT).and_then(|bytes| next.checked_sub(bytes));
     if let Some(place) = place.filter(|place| back != 0 && *place >= first) {
         change(place as *mut Slot);
     }
-    filled(thread, before);
+    restore_filling(thread, before);
 }
 
 /// Takes the oldest block of the ring that no thread writes to.
@@ -476,17 +473,17 @@ pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
     let count = file.ring_blocks - 1;
     let mut taken = 0;
     while taken < count {
-        let number = file.next_block();
+        let number = file.take_next_block();
         let window = ring_block(file, 1 + (number - 1) % count);
-        let block = Mapped(window).shared();
+        let block = MappedBlock(window).shared_fields();
         let old = block.owner();
         let is_free = old == 0 || block.kind() == block::RING && has_ended(file, old);
-        if is_free && block.take(old, owner_tid(file)) {
+        if is_free && block.take_ownership(old, owner_tid(file)) {
             // If this thread was descheduled after it drew the number, the block is no longer among the oldest: try again.
             if file.last_block() - number <= count / 2 {
                 return Ok(window);
             }
-            block.leave_to(old);
+            block.pass_to_owner(old);
         } else {
             taken += 1;
         }
@@ -496,11 +493,11 @@ pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
 
 /// Copies a full window to the end of the file, and continues at its start. Its calls are lost if that fails, or if extending the
 /// window failed with `extension_error`.
-unsafe fn empty(file: &File, thread: *mut Thread, extension_error: Option<c_int>) -> Result<(), c_int> {
+unsafe fn empty_window(file: &File, thread: *mut Thread, extension_error: Option<c_int>) -> Result<(), c_int> {
     // SAFETY: the window is mapped for good, and this thread's.
     unsafe {
-        let window = Mapped((*thread).window);
-        let used = written(window);
+        let window = MappedBlock((*thread).window);
+        let used = count_written_slots(window);
         let header = BlockHeader {
             magic: BLOCK_MAGIC,
             kind: block::CHUNK,
@@ -511,27 +508,26 @@ unsafe fn empty(file: &File, thread: *mut Thread, extension_error: Option<c_int>
             begun: (*window.0).begun,
             ..BlockHeader::default()
         };
-        let mut trailer = Trailer { magic: TRAILER_MAGIC, stream: header.stream, ..Trailer::default() };
+        let mut trailer = ChunkTrailer { magic: TRAILER_MAGIC, stream: header.stream, ..ChunkTrailer::default() };
         (trailer.base, trailer.used) = (header.base, header.used);
-        let piece =
-            |start: *const u8, length| libc::iovec { iov_base: start.cast_mut().cast(), iov_len: length };
+        let piece = |start: *const u8, length| libc::iovec { iov_base: start.cast_mut().cast(), iov_len: length };
         let slots = window.0.cast::<u8>().add(size_of::<BlockHeader>());
         let append = || {
             file.add_chunk([
                 piece((&raw const header).cast(), size_of::<BlockHeader>()),
                 piece(slots, SLOTS * SLOT),
-                piece((&raw const trailer).cast(), size_of::<Trailer>()),
+                piece((&raw const trailer).cast(), size_of::<ChunkTrailer>()),
             ])
         };
         let result = extension_error.map_or_else(append, Err);
         if let Err(error) = result {
-            file.lost().fetch_add(calls(window.0.cast(), used), Relaxed);
+            file.lost_calls().fetch_add(count_calls_in_block(window.0.cast(), used), Relaxed);
             file.complain(error);
         }
         ((*window.0).tid, (*window.0).begun) = (tid(), clock::moment());
         // From here on, the numbers show that the slots in the window are old.
-        renumber(|| window.base().store(header.base + used as u64, Relaxed));
-        place_in(thread, window, 0);
+        rewrite_slot_numbers(|| window.base().store(header.base + used as u64, Relaxed));
+        continue_in_window(thread, window, 0);
     }
     Ok(())
 }
@@ -542,12 +538,11 @@ unsafe fn empty(file: &File, thread: *mut Thread, extension_error: Option<c_int>
 /// # Safety
 ///
 /// The block is mapped, and has that many slots. Its thread may write to it.
-pub unsafe fn calls(block: *mut u8, room: usize) -> u64 {
-    let base = Mapped(block.cast()).base().load(Relaxed);
+pub unsafe fn count_calls_in_block(block: *mut u8, room: usize) -> u64 {
+    let base = MappedBlock(block.cast()).base().load(Relaxed);
     // SAFETY: as promised; words are aligned, and read as atomics.
-    let word = |slot: usize, at: usize| unsafe {
-        AtomicU64::from_ptr(block.add((1 + slot) * SLOT + at).cast()).load(Relaxed)
-    };
+    let word =
+        |slot: usize, at: usize| unsafe { AtomicU64::from_ptr(block.add((1 + slot) * SLOT + at).cast()).load(Relaxed) };
     let (mut slot, mut calls) = (0, 0);
     while slot < room {
         let first = word(slot, 0);
@@ -558,7 +553,7 @@ pub unsafe fn calls(block: *mut u8, room: usize) -> u64 {
         }
         calls += match first as u8 & !slot::INJECTED {
             slot::PENDING..=slot::UNWOUND => 1,
-            slot::RUN => word(slot, core::mem::offset_of!(slot::Run, calls)) >> 1,
+            slot::RUN => word(slot, core::mem::offset_of!(slot::RepeatedCalls, calls)) >> 1,
             _ => 0,
         };
         slot += usize::from((first >> 8) as u8).max(1);
@@ -579,7 +574,7 @@ pub fn append(state: u8, function: u16, fill: impl FnOnce(&mut Slot)) -> Option<
 pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*mut Slot)) -> Option<u64> {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block.
-    if unsafe { (*thread).epoch } != epoch() {
+    if unsafe { (*thread).epoch } != recording_epoch() {
         return None;
     }
     let taken = take(thread, slots)?;
@@ -587,9 +582,9 @@ pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*m
     unsafe {
         let first = taken.place as *mut Slot;
         fill(first);
-        publish(first, word(state, slots as u8, function, taken.number as u32));
+        publish(first, slot_word(state, slots as u8, function, taken.number as u32));
     }
-    filled(thread, taken.before);
+    restore_filling(thread, taken.before);
     Some(taken.number)
 }
 

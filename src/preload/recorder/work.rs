@@ -28,17 +28,17 @@ impl ExtraWork {
         let (mut writes, mut has_details, mut i) = (false, false, 0);
         while i < args.len() {
             writes |= matches!(args[i].direction, Direction::Out | Direction::InOut);
-            has_details |= args[i].count().is_some() || matches!(args[i].direction, Direction::String);
+            has_details |= args[i].count_argument().is_some() || matches!(args[i].direction, Direction::String);
             i += 1;
         }
-        let allocates = function.allocates().is_some();
+        let allocates = function.allocated_memory().is_some();
         let is_nvml = matches!(function.library, Library::Nvml);
         ExtraWork {
-            frames: function.carries_frames(),
+            frames: function.records_stack_on_success(),
             is_tracked: function.is_tracked(),
-            is_rare: function.ends_often() || function.is_work() || allocates || is_nvml,
+            is_rare: function.ends_often() || function.is_device_work() || allocates || is_nvml,
             has_details,
-            wide: if function.overflows_slot() { function.stored() as u8 } else { 0 },
+            wide: if function.overflows_slot() { function.stored_args_size() as u8 } else { 0 },
             writes,
             // The report shows which processes hold the memory of a device, even if they share nothing.
             shares: function.shares() || allocates,

@@ -7,17 +7,17 @@ use super::libraries::library_of;
 use super::reported::FoundObjects;
 use super::{entries, names};
 use crate::sys::elf;
-use crate::sys::object::{Object, Symbol};
+use crate::sys::object::{LoadedObject, Symbol};
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::bypass::Bypass;
 
-/// Restores references to variables with the names of our exports, in objects that were loaded since the last search. Reports
-/// those objects.
+/// Restores references to variables with the names of our exports, in the libraries that were loaded since the last
+/// search. Reports those libraries.
 pub fn repair_new() {
     static LOOKED: AtomicU64 = AtomicU64::new(0);
-    let loads = elf::changes().0;
+    let loads = elf::load_and_unload_counts().0;
     if LOOKED.swap(loads, Relaxed) != loads {
         let mut found = FoundObjects::default();
         elf::each(|object| {
@@ -46,7 +46,7 @@ pub fn repair_all() {
 }
 
 /// Repairs the program's copies of variables with the names of our exports: the loader filled the copies with our code.
-fn repair_copies(program: &Object) {
+fn repair_copies(program: &LoadedObject) {
     program.each_slot(|slot| {
         // Few references are copies, so names are compared last.
         let Some(index) = slot.is_copy.then(|| names::exported_as(slot.name())).flatten() else { return };
@@ -74,9 +74,9 @@ fn data_behind_us(name: &CStr) -> Option<Symbol> {
 
 /// Repairs the references of an object that defines variables with the names of our exports. Returns true if it defines any.
 #[unsafe(link_section = ".text.startup")]
-fn repair(object: &Object) -> bool {
+fn repair(object: &LoadedObject) -> bool {
     let data = |index| entries::symbol_in(object, index).filter(|symbol| symbol.is_data);
-    let mut likely = entries::may_be_in(object).filter(|index| entries::is_exported(*index)).peekable();
+    let mut likely = entries::candidates_in(object).filter(|index| entries::is_exported(*index)).peekable();
     let is_exempt = || elf::is_ours(object) || library_of(object).is_some();
     if likely.peek().is_none() || is_exempt() || !likely.any(|index| data(index).is_some()) {
         return false;
@@ -87,7 +87,7 @@ fn repair(object: &Object) -> bool {
         // SAFETY: the place is one that the loader filled.
         if unsafe { *slot.place } == entries::export(index) {
             // SAFETY: the place is the slot's of this object, and the new address is that of its own variable.
-            unsafe { object.write(slot.place, own.address) };
+            unsafe { object.write_slot(slot.place, own.address) };
         }
     });
     true

@@ -20,7 +20,7 @@ static IS_ANY_ON: AtomicBool = AtomicBool::new(false);
 static LOOKED_AT: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
 /// Sets and returns [`IS_ANY_ON`]: true if the settings switch anything on. Called by our constructor.
-pub fn begin() -> bool {
+pub fn note_if_anything_is_on() -> bool {
     let settings = settings::get();
     let is_told = settings.log.is_some() || settings.record.is_some();
     let is_on = is_told || settings.inject.is_some() || settings.deny.is_some();
@@ -41,7 +41,7 @@ pub fn examine(handle: *mut c_void) {
             redirect_dlsym(handle);
             runtime::redirect_new();
             // SAFETY: the program asks libc about this handle next, which reads the same.
-            bypasses::note_opened(&unsafe { elf::object_of_handle(handle) });
+            bypasses::examine_opened_object(&unsafe { elf::object_of_handle(handle) });
         });
     }
 }
@@ -64,7 +64,7 @@ fn redirect_dlsym(handle: *mut c_void) {
         let bound = unsafe { *slot.place };
         if slot.name() == c"dlsym" && !slot.is_copy && (bound == libcs || object.holds(bound)) {
             // SAFETY: the place is the slot's of this object, and the new address is that of a dlsym.
-            unsafe { object.write(slot.place, everybodys) };
+            unsafe { object.write_slot(slot.place, everybodys) };
         }
     });
 }

@@ -5,7 +5,7 @@
 //! message, and return the right text when the program asks and the marker is still the last message.
 
 use super::loader;
-use crate::log::message::Text;
+use crate::log::message::LossyText;
 use crate::sys::arch::{Decision, deciding_entry, thread};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
@@ -19,7 +19,7 @@ const LONGEST: usize = 800;
 #[unsafe(link_section = ".data.start")]
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
-/// The libc function, interposed.
+/// Replaces libc's `dlerror`: returns the message that the program would get without cupeer.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlerror() -> *mut c_char {
@@ -67,7 +67,7 @@ fn is_marker(message: *const c_char) -> bool {
 /// # Safety
 ///
 /// The program's own message need not survive: see [`preserving`].
-pub unsafe fn real() -> impl fmt::Display {
+pub unsafe fn take_loader_message() -> impl fmt::Display {
     let message = call_real();
     let text = if message.is_null() {
         c"unknown reason"
@@ -75,7 +75,7 @@ pub unsafe fn real() -> impl fmt::Display {
         // SAFETY: a message of libc ends in NUL, and stays until the thread calls the loader again.
         unsafe { CStr::from_ptr(message) }
     };
-    Text(text.to_bytes())
+    LossyText(text.to_bytes())
 }
 
 /// Does work that calls the loader, and restores the message that the program has not read yet.

@@ -10,12 +10,12 @@ use super::{bypasses, data_symbols, deep, dlclose, dlerror, driver, entries, loa
 use crate::sys::arch::{Decision, deciding_entry};
 use crate::sys::elf;
 use crate::sys::guard::guarded;
-use crate::sys::object::is_text;
+use crate::sys::object::equals_text;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
 use cupeer_spec::function::FUNCTIONS;
 
-/// The libc function, interposed.
+/// Replaces libc's `dlsym`: returns our entry in place of the driver's function.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
@@ -28,8 +28,8 @@ unsafe extern "C" fn dlsym_of_libc(handle: *mut c_void, name: *const c_char) -> 
     deciding_entry!(decide_as_libc)
 }
 
-/// The libc function, interposed. The driver's names have no versions, but `dlsym` has, and tools that replace it
-/// look up libc's by its version. What they find with it would bypass cupeer.
+/// Replaces libc's `dlvsym`. The driver's names have no versions, but `dlsym` has, and tools that replace it look up
+/// libc's by its version. The functions that they find with it would bypass cupeer.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void {
@@ -50,14 +50,14 @@ pub fn function_of_loader(name: *const c_char) -> Option<(&'static CStr, usize, 
         (c"dlerror", dlerror::find, dlerror::dlerror as *const () as usize),
     ];
     // SAFETY: the name ends in NUL.
-    let is_it = |(wanted, ..): &Function| unsafe { is_text(name, wanted) };
+    let is_it = |(wanted, ..): &Function| unsafe { equals_text(name, wanted) };
     let (wanted, find, ours) = functions.into_iter().find(is_it)?;
     Some((wanted, find(), ours))
 }
 
 /// Returns our own function if a program looks up a function of the loader that we interpose in a library by its handle, and
 /// would get libc's. A lookup through libc's function would bypass us.
-fn loader_function(next: Dlsym, handle: *mut c_void, name: *const c_char) -> Option<usize> {
+fn replacement_of_lookup(next: Dlsym, handle: *mut c_void, name: *const c_char) -> Option<usize> {
     if handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT {
         return None;
     }
@@ -77,7 +77,7 @@ unsafe extern "C" fn decide_as_libc(handle: *mut c_void, name: *const c_char, ca
 fn decide_before(next: Dlsym, handle: *mut c_void, name: *const c_char, caller: usize) -> Decision {
     let go_on = Decision { jump: next.address(), value: 0 };
     let Some(index) = index_of(name) else {
-        return match loader_function(next, handle, name) {
+        return match replacement_of_lookup(next, handle, name) {
             Some(value) => Decision { jump: 0, value },
             None => {
                 deep::examine(handle);
@@ -89,9 +89,9 @@ fn decide_before(next: Dlsym, handle: *mut c_void, name: *const c_char, caller: 
     guarded(|| {
         bypasses::note_driver_lookup(caller);
         answer = match handle {
-            libc::RTLD_NEXT => by_next(next, index, caller),
-            libc::RTLD_DEFAULT => by_default(next, index, caller),
-            _ => by_handle(next, handle, index, caller),
+            libc::RTLD_NEXT => look_up_next(next, index, caller),
+            libc::RTLD_DEFAULT => look_up_default(next, index, caller),
+            _ => look_up_in_handle(next, handle, index, caller),
         };
     });
     answer.map_or(go_on, |value| Decision { jump: 0, value })
@@ -128,7 +128,7 @@ unsafe extern "C" fn decide_version(
 
 /// Returns the result of a lookup with RTLD_NEXT; `None` if libc must do the lookup. libc must, unless it would find our export
 /// with no definition after it, or a driver that is loaded before us.
-fn by_next(next: Dlsym, index: usize, caller: usize) -> Option<usize> {
+fn look_up_next(next: Dlsym, index: usize, caller: usize) -> Option<usize> {
     let name = entries::name(index);
     let object = elf::containing(caller)?;
     if !elf::is_before_us(&object) {
@@ -138,51 +138,47 @@ fn by_next(next: Dlsym, index: usize, caller: usize) -> Option<usize> {
     // The order begins at the caller's position. If a tool behind us replaces dlsym, the order begins at the tool's position.
     let definer = elf::next_definer(&object, name)?;
     let (is_ours, is_libcs) = (elf::is_ours(&definer), next == Dlsym::of_libc());
-    let given = if is_ours || !is_libcs {
-        next.look_up(libc::RTLD_NEXT, name)
-    } else {
-        definer.symbol(name)?.address
-    };
+    let given = if is_ours || !is_libcs { next.look_up(libc::RTLD_NEXT, name) } else { definer.symbol(name)?.address };
     match given {
-        0 if is_ours => Some(not_found(name, object.path())),
+        0 if is_ours => Some(fail_lookup(name, object.path())),
         // libc would return our export.
         _ if is_ours && is_libcs => None,
-        given => driver::handed_out(FUNCTIONS[index].library, given),
+        given => driver::replacement_address(FUNCTIONS[index].library, given),
     }
 }
 
 /// Returns the result of a lookup with RTLD_DEFAULT; `None` if libc must do the lookup.
-fn by_default(next: Dlsym, index: usize, caller: usize) -> Option<usize> {
+fn look_up_default(next: Dlsym, index: usize, caller: usize) -> Option<usize> {
     let name = entries::name(index);
     let ours = entries::export(index);
     let found = look_up(libc::RTLD_DEFAULT, name);
     if found != ours {
         // The function is that of a driver that was loaded before us.
-        return driver::handed_out(FUNCTIONS[index].library, found);
+        return driver::replacement_address(FUNCTIONS[index].library, found);
     }
     let given = next.look_up(libc::RTLD_DEFAULT, name);
     if given != 0 && given != ours {
-        return diverted(next, libc::RTLD_DEFAULT, index, given);
+        return find_diverted_export(next, libc::RTLD_DEFAULT, index, given);
     }
     // libc would find our export. Without us, libc would find the definition after ours in the global scope, or else in the scope
     // of the caller's own library.
     if look_up(libc::RTLD_NEXT, name) != 0 {
         return Some(ours);
     }
-    let Some(object) = elf::containing(caller) else { return Some(not_found(name, c"")) };
+    let Some(object) = elf::containing(caller) else { return Some(fail_lookup(name, c"")) };
     let handle = if elf::is_of_start(&object) { ptr::null_mut() } else { driver::open_again(&object) };
     if handle.is_null() {
-        return Some(not_found(name, object.path()));
+        return Some(fail_lookup(name, object.path()));
     }
     // SAFETY: gives back the use that dlopen counted; the caller is running.
     unsafe { dlclose::call(handle) };
     // If this lookup fails, its message names the caller's library, as it would without us.
     let found = look_up(handle, name);
-    Some(driver::handed_out(FUNCTIONS[index].library, found).unwrap_or(found))
+    Some(driver::replacement_address(FUNCTIONS[index].library, found).unwrap_or(found))
 }
 
 /// Returns the result of a lookup with a handle; `None` if libc must do the lookup.
-fn by_handle(next: Dlsym, handle: *mut c_void, index: usize, caller: usize) -> Option<usize> {
+fn look_up_in_handle(next: Dlsym, handle: *mut c_void, index: usize, caller: usize) -> Option<usize> {
     let name = entries::name(index);
     let ours = entries::export(index);
     let found = next.look_up(handle, name);
@@ -191,9 +187,10 @@ fn by_handle(next: Dlsym, handle: *mut c_void, index: usize, caller: usize) -> O
         let library = FUNCTIONS[index].library;
         if !entries::is_exported(index) {
             runtime::redirect_new();
-            return Some(driver::handed_out(library, found).unwrap_or(found));
+            return Some(driver::replacement_address(library, found).unwrap_or(found));
         }
-        let handed_out = driver::handed_out(library, found).or_else(|| diverted(next, handle, index, found));
+        let handed_out =
+            driver::replacement_address(library, found).or_else(|| find_diverted_export(next, handle, index, found));
         driver::hold_pending(None);
         if handed_out.is_none() {
             bypasses::note_handle_lookup(found, caller);
@@ -206,29 +203,29 @@ fn by_handle(next: Dlsym, handle: *mut c_void, index: usize, caller: usize) -> O
     if elf::containing(ours).is_some_and(|object| object.base == base) {
         return Some(found);
     }
-    if look_up(libc::RTLD_NEXT, name) != 0 { Some(ours) } else { Some(not_found(name, c"")) }
+    if look_up(libc::RTLD_NEXT, name) != 0 { Some(ours) } else { Some(fail_lookup(name, c"")) }
 }
 
 /// Returns our export if the dlsym of a tool behind us returned the tool's function in place of the driver's, and our linked
 /// calls reach that function as well. A function that only the tool's dlsym returns is reported.
-fn diverted(next: Dlsym, handle: *mut c_void, index: usize, found: usize) -> Option<usize> {
+fn find_diverted_export(next: Dlsym, handle: *mut c_void, index: usize, found: usize) -> Option<usize> {
     if found == 0 || next == Dlsym::of_libc() {
         return None;
     }
     let libcs = look_up(handle, entries::name(index));
     if libcs != entries::export(index) {
         // This registers the driver behind the tool as well.
-        driver::handed_out(FUNCTIONS[index].library, libcs)?;
+        driver::replacement_address(FUNCTIONS[index].library, libcs)?;
     }
-    let ours = scope::in_place_of(found);
+    let ours = scope::find_export_leading_to(found);
     if ours.is_none() {
-        bypasses::note_diverted(found);
+        bypasses::report_diverting_tool(found);
     }
     ours
 }
 
 /// Fails a lookup with the message of the loader for a failed lookup in an object. Returns 0.
-fn not_found(name: &CStr, object: &CStr) -> usize {
+fn fail_lookup(name: &CStr, object: &CStr) -> usize {
     unsafe extern "C" {
         static program_invocation_name: *const c_char;
     }

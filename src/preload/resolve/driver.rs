@@ -6,20 +6,20 @@
 //! for reasons unrelated to CUDA. A process may have several runtimes, each with its own users: a second one is left
 //! alone without a report.
 
-use super::libraries::{LIBRARIES, is_driver, is_missed, library_of};
+use super::libraries::{LIBRARIES, is_driver, is_watched_object, library_of};
 use super::{data_symbols, dlerror, entries, loader, needs, scope, used};
 use crate::log::{message, status};
 use crate::settings;
-use crate::sys::aside::aside;
+use crate::sys::aside::run_blocked_with_stack;
 use crate::sys::elf;
 use crate::sys::forks;
-use crate::sys::object::Object;
+use crate::sys::object::LoadedObject;
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{
     AtomicBool, AtomicU8, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use cupeer_shared::route::aim;
+use cupeer_shared::route::set_call_target;
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 
 struct Followed {
@@ -60,11 +60,11 @@ pub fn real(id: FnId) -> usize {
 
 /// Follows an object as the driver, NVML, or runtime if no object is followed as that library yet. Returns true if
 /// this object is followed now.
-pub fn register(object: &Object) -> bool {
+pub fn follow_object(object: &LoadedObject) -> bool {
     let Some(library) = library_of(object) else { return false };
     let (mark, is_cuda) = (object.base + 1, library == Library::Cuda);
     match followed(library).base.compare_exchange(0, mark, Release, Acquire) {
-        Ok(_) if is_cuda => message::driver_reached(),
+        Ok(_) if is_cuda => message::note_driver_reached(),
         Ok(_) => {}
         Err(base) if base == mark => {}
         Err(_) => return false,
@@ -74,14 +74,14 @@ pub fn register(object: &Object) -> bool {
         let index = id as usize;
         let Some(symbol) = entries::symbol_in(object, index) else { continue };
         // A function of the runtime whose calls are not intercepted has no entry.
-        if !entries::is_exported(index) && !needs::is_wanted(id) {
+        if !entries::is_exported(index) && !needs::is_runtime_entry_needed(id) {
             continue;
         }
         REAL[index].store(symbol.address, Relaxed);
-        trace(id);
+        aim_looked_up_entry(id);
         let is_linked =
-            entries::is_exported(index) && scope::at_start(entries::name(index)) == Some(symbol.address);
-        let handed_out = if is_linked { entries::export(index) } else { entries::looked_up(index) };
+            entries::is_exported(index) && scope::find_after_us_at_start(entries::name(index)) == Some(symbol.address);
+        let handed_out = if is_linked { entries::export(index) } else { entries::looked_up_entry(index) };
         HANDED_OUT[index].store(handed_out, Relaxed);
     }
     followed(library).ready.store(true, Release);
@@ -93,14 +93,14 @@ pub fn register(object: &Object) -> bool {
 }
 
 /// Directs looked-up calls of a function through `call` or straight to the driver, as is needed now.
-pub fn trace(id: FnId) {
+pub fn aim_looked_up_entry(id: FnId) {
     let index = id as usize;
     let real = real(id);
     if real != 0 {
-        aim(
+        set_call_target(
             &TARGETS[index],
-            || needs::is_traced(id) || used::is_awaited(id),
-            entries::traced_looked_up(id),
+            || needs::is_traced(id) || used::is_first_call_awaited(id),
+            entries::traced_looked_up_address(id),
             real,
         );
     }
@@ -110,16 +110,16 @@ pub fn trace(id: FnId) {
 /// constructor waits for while it holds the loader's lock. Called in calls of the loader by the program, and before a library is
 /// closed, with the base of that library as `closing`.
 pub fn hold_pending(closing: Option<usize>) {
-    FOLLOWED.iter().for_each(|followed| followed.hold(closing));
+    FOLLOWED.iter().for_each(|followed| followed.hold_if_pending(closing));
 }
 
 impl Followed {
     /// Returns the object that is followed as this library.
-    fn object(&self) -> Option<Object> {
+    fn object(&self) -> Option<LoadedObject> {
         elf::at_base(self.base.load(Acquire).checked_sub(1)?)
     }
 
-    fn hold(&self, closing: Option<usize>) {
+    fn hold_if_pending(&self, closing: Option<usize>) {
         let mark = self.base.load(Acquire);
         // The program opened the library that it is closing. This holds even if our constructor has not run, and all objects
         // count as those of the start.
@@ -139,14 +139,14 @@ impl Followed {
 
 /// Keeps an object loaded by a reference. An object of the start stays loaded anyway, and must not be opened: the loader would
 /// run its constructors now, which may be too early.
-pub fn hold(object: &Object) {
+pub fn keep_loaded(object: &LoadedObject) {
     if !elf::is_of_start(object) {
         open_again(object);
     }
 }
 
 /// Adds a reference to a loaded object. Returns the object's handle; null if it is not loaded.
-pub fn open_again(object: &Object) -> *mut c_void {
+pub fn open_again(object: &LoadedObject) -> *mut c_void {
     open_loaded(object.path())
 }
 
@@ -163,7 +163,7 @@ pub fn open_loaded(path: &CStr) -> *mut c_void {
 pub fn look_for(name: &CStr, place: &AtomicUsize) -> Option<usize> {
     let mut found = None;
     // The program's stack may be too small for a search of the driver's symbols.
-    aside(|| found = function(Library::Cuda, name));
+    run_blocked_with_stack(|| found = function(Library::Cuda, name));
     let address = found?.max(1);
     place.store(address, Relaxed);
     Some(address)
@@ -172,7 +172,7 @@ pub fn look_for(name: &CStr, place: &AtomicUsize) -> Option<usize> {
 /// Returns the address of a function of a library, in the table or not: `Some(0)` if the library lacks the function, `None` if
 /// the library is not loaded.
 pub fn function(library: Library, name: &CStr) -> Option<usize> {
-    if !find_loaded(library) {
+    if !follow_if_loaded(library) {
         return None;
     }
     let object = followed(library).object()?;
@@ -180,12 +180,12 @@ pub fn function(library: Library, name: &CStr) -> Option<usize> {
 }
 
 /// Returns the driver that we follow.
-pub fn followed_driver() -> Option<Object> {
+pub fn followed_driver() -> Option<LoadedObject> {
     followed(Library::Cuda).object()
 }
 
 /// Returns true if we follow this object: the driver, NVML, or a runtime.
-pub fn is_followed(object: &Object) -> bool {
+pub fn is_followed(object: &LoadedObject) -> bool {
     FOLLOWED.iter().any(|followed| followed.base.load(Acquire) == object.base + 1)
 }
 
@@ -195,38 +195,38 @@ pub fn is_any_followed(library: Library) -> bool {
 }
 
 /// Returns true if a library whose bypassing calls would be missed is loaded in any namespace, even one that we do not follow.
-pub fn is_anywhere() -> bool {
+pub fn is_driver_in_any_namespace() -> bool {
     let mut found =
-        is_any_followed(Library::Cuda) || elf::find(|object| is_missed(object).then_some(())).is_some();
-    elf::each_in_other_namespaces(|object| found |= is_missed(object));
+        is_any_followed(Library::Cuda) || elf::find(|object| is_watched_object(object).then_some(())).is_some();
+    elf::each_in_other_namespaces(|object| found |= is_watched_object(object));
     found
 }
 
 /// Follows a library that is already loaded, if no object is followed as this library yet. Returns true if one is followed now.
-pub fn find_loaded(library: Library) -> bool {
+pub fn follow_if_loaded(library: Library) -> bool {
     let find = || elf::find(|object| (library_of(object) == Some(library)).then_some(*object));
-    is_any_followed(library) || find().is_some_and(|object| register(&object))
+    is_any_followed(library) || find().is_some_and(|object| follow_object(&object))
 }
 
 /// Loads the driver that the environment names, for linked calls that find no other driver. Returns true if it is loaded.
-pub fn load_named() -> bool {
+pub fn load_configured_driver() -> bool {
     let Some(path) = &settings::get().driver else { return false };
     // SAFETY: loading a library that the user named runs its constructors, as the user asked.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
     if handle.is_null() {
         // SAFETY: dlerror gives this thread's message, or null.
-        let reason = unsafe { dlerror::real() };
-        message::once(format_args!("cannot load the driver of CUPEER_DRIVER: {reason}"));
+        let reason = unsafe { dlerror::take_loader_message() };
+        message::print_once(format_args!("cannot load the driver of CUPEER_DRIVER: {reason}"));
         return false;
     }
     let init = loader::look_up(handle, c"cuInit");
     match elf::containing(init) {
-        Some(object) if init != 0 && is_driver(&object) => register(&object),
+        Some(object) if init != 0 && is_driver(&object) => follow_object(&object),
         _ => {
-            message::once(format_args!(
+            message::print_once(format_args!(
                 "CUPEER_DRIVER is not a CUDA driver (no cuInit, or another soname than {}): {}",
                 Library::Cuda.soname(),
-                message::Text(path.to_bytes()),
+                message::LossyText(path.to_bytes()),
             ));
             false
         }
@@ -235,16 +235,18 @@ pub fn load_named() -> bool {
 
 /// Returns the address that a lookup returns in place of this address of a library's function; `None` if the function is not in
 /// the table. Follows the library at the first lookup.
-pub fn handed_out(library: Library, address: usize) -> Option<usize> {
+pub fn replacement_address(library: Library, address: usize) -> Option<usize> {
     if followed(library).ready.load(Acquire) {
-        return known(address);
+        return find_replacement_address(address);
     }
     // Only the module `runtime` decides which runtime is followed.
     let object = elf::containing(address).filter(|_| library != Library::Cudart)?;
-    (library_of(&object) == Some(library) && register(&object)).then(|| known(address)).flatten()
+    (library_of(&object) == Some(library) && follow_object(&object))
+        .then(|| find_replacement_address(address))
+        .flatten()
 }
 
-fn known(address: usize) -> Option<usize> {
+fn find_replacement_address(address: usize) -> Option<usize> {
     let index = REAL.iter().position(|real| real.load(Relaxed) == address && address != 0)?;
     Some(HANDED_OUT[index].load(Relaxed))
 }

@@ -1,6 +1,6 @@
 //! The addresses of our entries: the parts of each export, which `entry` defines.
 
-use crate::sys::object::{Object, Symbol, gnu_hash};
+use crate::sys::object::{LoadedObject, Symbol, gnu_hash};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId};
@@ -58,12 +58,12 @@ pub static HASHES: [u32; FUNCTION_COUNT] = {
 };
 
 /// Returns the indexes of functions that an object may define, judged by the filter of its hash table.
-pub fn may_be_in(object: &Object) -> impl Iterator<Item = usize> {
-    object.may_define(&HASHES)
+pub fn candidates_in(object: &LoadedObject) -> impl Iterator<Item = usize> {
+    object.candidate_indexes(&HASHES)
 }
 
 /// Returns the definition of a function by an object itself, not by its dependencies.
-pub fn symbol_in(object: &Object, index: usize) -> Option<Symbol> {
+pub fn symbol_in(object: &LoadedObject, index: usize) -> Option<Symbol> {
     object.symbol_of_hash(|| name(index), HASHES[index])
 }
 
@@ -84,16 +84,16 @@ pub fn set_entry(id: FnId, entry: usize) {
 }
 
 /// Returns the address of our entry for looked-up calls of a function.
-pub fn looked_up(index: usize) -> usize {
+pub fn looked_up_entry(index: usize) -> usize {
     export(index) + LOOKED_UP
 }
 
 /// Returns the entry for traced linked calls of a function.
-pub fn traced_export(id: FnId) -> usize {
+pub fn traced_export_address(id: FnId) -> usize {
     export(id as usize) + TRACED_EXPORT
 }
 
 /// Returns the entry for traced looked-up calls of a function.
-pub fn traced_looked_up(id: FnId) -> usize {
+pub fn traced_looked_up_address(id: FnId) -> usize {
     export(id as usize) + TRACED_LOOKED_UP
 }

@@ -15,7 +15,9 @@ pub unsafe fn substitute(pointer: *mut FunctionPointer) {
     let Some(given) = (unsafe { pointer.as_mut() }).filter(|given| !given.0.is_null()) else { return };
     let address = given.0 as usize;
     // A tool that is preloaded behind us may have returned its own function.
-    if let Some(ours) = driver::handed_out(Library::Cuda, address).or_else(|| scope::in_place_of(address)) {
+    if let Some(ours) =
+        driver::replacement_address(Library::Cuda, address).or_else(|| scope::find_export_leading_to(address))
+    {
         given.0 = ours as *mut _;
     }
 }

@@ -9,19 +9,19 @@
 
 use super::libraries::library_of;
 use super::needs::is_traced;
-use super::scope::{anywhere, at_start, in_scope_of, is_defined_elsewhere};
+use super::scope::{find_after_us_at_start, find_anywhere, in_scope_of, is_defined_elsewhere};
 use super::{dlerror, driver, entries, loader, needs, used};
 use crate::sys::arena;
 use crate::sys::elf;
 use crate::sys::guard::guarded;
-use crate::sys::object::Object;
+use crate::sys::object::LoadedObject;
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use cupeer_shared::route::{self, Closings};
+use cupeer_shared::route::{self, LibraryClosings};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Group, Library};
 use cupeer_spec::results;
 
@@ -46,9 +46,9 @@ pub static NOWHERE: Route = Route { low: 0, length: 0, target: AtomicUsize::new(
 
 /// A place for a route, as its distance in bytes from [`NOWHERE`]: an address would need a relocation in each process.
 #[repr(transparent)]
-pub struct Place(AtomicUsize);
+pub struct RouteSlot(AtomicUsize);
 
-impl Place {
+impl RouteSlot {
     #[inline]
     fn route(&self) -> &'static Route {
         let address = (&raw const NOWHERE).expose_provenance().wrapping_add(self.0.load(Acquire));
@@ -56,49 +56,49 @@ impl Place {
         unsafe { &*ptr::with_exposed_provenance(address) }
     }
 
-    fn keep(&self, route: &'static Route) {
+    fn store_route(&self, route: &'static Route) {
         let distance = ptr::from_ref(route).expose_provenance().wrapping_sub((&raw const NOWHERE).addr());
         self.0.store(distance, Release);
     }
 }
 
 /// The places for the routes of each function, in the order of the table: see [`ROUTES_EACH`].
-pub static ROUTES: [[Place; ROUTES_EACH]; FUNCTION_COUNT] =
-    [const { [const { Place(AtomicUsize::new(0)) }; ROUTES_EACH] }; FUNCTION_COUNT];
+pub static ROUTES: [[RouteSlot; ROUTES_EACH]; FUNCTION_COUNT] =
+    [const { [const { RouteSlot(AtomicUsize::new(0)) }; ROUTES_EACH] }; FUNCTION_COUNT];
 
 /// Returns the place for the route of a caller's calls of a function.
 #[inline]
-fn place(id: FnId, caller: usize) -> &'static Place {
+fn route_slot(id: FnId, caller: usize) -> &'static RouteSlot {
     &ROUTES[id as usize][(caller as u32 >> ROUTE_SHIFT) as usize % ROUTES_EACH]
 }
 
 /// Returns the address of the next function for a call that came through the export; never 0.
 #[inline]
-pub fn real(id: FnId, caller: usize) -> usize {
-    known(id, caller).unwrap_or_else(|| {
-        let mut real = missing(id);
-        guarded(|| real = find(id, caller).1);
+pub fn next_function(id: FnId, caller: usize) -> usize {
+    known_next_function(id, caller).unwrap_or_else(|| {
+        let mut real = failing_function(id);
+        guarded(|| real = find_target_and_next(id, caller).1);
         real
     })
 }
 
 /// Returns the address of the next function if the route of the caller is known.
 #[inline(always)]
-pub fn known(id: FnId, caller: usize) -> Option<usize> {
-    let route = place(id, caller).route();
+pub fn known_next_function(id: FnId, caller: usize) -> Option<usize> {
+    let route = route_slot(id, caller).route();
     (caller.wrapping_sub(route.low) < route.length).then_some(route.real)
 }
 
 /// Finds the route for a caller. Called by an export that has no route for its caller. Returns the address to jump to.
 pub unsafe extern "C" fn resolve(index: usize, caller: usize) -> usize {
     let id = FnId::at(index);
-    let mut target = missing(id);
-    guarded(|| target = find(id, caller).0);
+    let mut target = failing_function(id);
+    guarded(|| target = find_target_and_next(id, caller).0);
     target
 }
 
 /// Returns a function that fails, in place of one of a library that is not loaded.
-fn missing(id: FnId) -> usize {
+fn failing_function(id: FnId) -> usize {
     unsafe extern "C" fn no_driver() -> i32 {
         results::Result::SHARED_OBJECT_INIT_FAILED as i32
     }
@@ -139,8 +139,7 @@ impl Binding {
         if self.generation.load(Relaxed) == generation {
             return true;
         }
-        let still =
-            elf::containing(self.route.real).map(|definer| definer.identity()) == Some(self.between[1]);
+        let still = elf::containing(self.route.real).map(|definer| definer.identity()) == Some(self.between[1]);
         if still {
             self.generation.store(generation, Relaxed);
         }
@@ -149,32 +148,31 @@ impl Binding {
 }
 
 /// The bindings of each function as a linked list, the latest first.
-static BINDINGS: [AtomicPtr<Binding>; FUNCTION_COUNT] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; FUNCTION_COUNT];
+static BINDINGS: [AtomicPtr<Binding>; FUNCTION_COUNT] = [const { AtomicPtr::new(ptr::null_mut()) }; FUNCTION_COUNT];
 
 /// Count of library closings. No route is remembered while a library is being closed.
-static CLOSINGS: Closings = Closings::new();
+static CLOSINGS: LibraryClosings = LibraryClosings::new();
 
 /// Removes the routes of all callers, because some may become invalid. Called before a library is closed.
 pub fn before_dlclose() {
-    CLOSINGS.begin(forget_routes);
+    CLOSINGS.begin_closing(forget_routes);
 }
 
 /// Removes the routes of all callers again. Called after a library was closed.
 pub fn after_dlclose() {
-    CLOSINGS.end(forget_routes);
+    CLOSINGS.end_closing(forget_routes);
 }
 
 fn forget_routes() {
     for place in ROUTES.iter().flatten().filter(|place| place.route().length != usize::MAX) {
-        place.keep(&NOWHERE);
+        place.store_route(&NOWHERE);
     }
 }
 
 /// Finds the address to jump to, and the next function, for a caller. Takes no lock that the loader holds while it runs
 /// constructors or destructors, unless the search order cannot be known otherwise.
-fn find(id: FnId, caller: usize) -> (usize, usize) {
-    let generation = CLOSINGS.now();
+fn find_target_and_next(id: FnId, caller: usize) -> (usize, usize) {
+    let generation = CLOSINGS.current_step();
     let object = elf::containing(caller);
     let library = object.map_or((0, 0), |object| object.identity());
     let bound = bindings(id).find(|binding| object.is_some() && binding.holds(library, generation));
@@ -186,19 +184,19 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
         return (bound.route.target.load(Acquire), bound.route.real);
     }
     let Some((real, for_all)) = next_definition(id, object.as_ref()) else {
-        return (missing(id), missing(id));
+        return (failing_function(id), failing_function(id));
     };
     let definer = elf::containing(real);
     let is_real = definer.as_ref().and_then(library_of) == Some(id.spec().library);
     if let Some(definer) = definer.as_ref().filter(|_| is_real) {
-        driver::register(definer);
+        driver::follow_object(definer);
     }
     // A caller's own function with this name may be unrelated to the driver's.
     let is_own = !is_real && elf::is_same_object(caller, real);
     if !is_own {
         note(id);
     }
-    let target = if is_traced(id) && !is_own { entries::traced_export(id) } else { real };
+    let target = if is_traced(id) && !is_own { entries::traced_export_address(id) } else { real };
     let (low, length) = match object.and_then(|object| object.part(caller)) {
         _ if for_all => (0, usize::MAX),
         Some(part) => (part.start, part.len()),
@@ -210,7 +208,7 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     let route = Route { low, length, target: AtomicUsize::new(target), real };
     let between = [library, definer.map_or((0, 0), |definer| definer.identity())];
     let binding = Binding { route, is_own, between, generation: AtomicU64::new(generation), earlier };
-    if let Some(binding) = arena::keep(binding) {
+    if let Some(binding) = arena::store_permanently(binding) {
         let new = ptr::from_ref(binding).cast_mut();
         if BINDINGS[id as usize].compare_exchange(earlier, new, AcqRel, Acquire).is_err() {
             // Another thread has added a binding at the same time. The route is not kept, and a later call finds it anew: a route
@@ -227,13 +225,13 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
 /// Notes the first linked call of a function. After that, looked-up calls need not come to us to be noted, either.
 fn note(id: FnId) {
     if used::note(id) {
-        needs::decide_again(id);
-        driver::trace(id);
+        needs::update_reason(id);
+        driver::aim_looked_up_entry(id);
     }
 }
 
 /// Directs linked calls of a function through `call` or straight to the next function, as is needed now.
-pub fn trace(id: FnId) {
+pub fn aim_linked_entry(id: FnId) {
     for binding in bindings(id) {
         aim(id, binding);
     }
@@ -242,20 +240,20 @@ pub fn trace(id: FnId) {
 fn aim(id: FnId, binding: &Binding) {
     if !binding.is_own {
         let (target, real) = (&binding.route.target, binding.route.real);
-        route::aim(target, || is_traced(id), entries::traced_export(id), real);
+        route::set_call_target(target, || is_traced(id), entries::traced_export_address(id), real);
     }
 }
 
 /// Stores a route in the place for a caller.
 fn keep(id: FnId, caller: usize, route: &'static Route, generation: u64) {
     if route.length == usize::MAX {
-        ROUTES[id as usize].iter().for_each(|place| place.keep(route));
+        ROUTES[id as usize].iter().for_each(|place| place.store_route(route));
         return;
     }
-    let place = place(id, caller);
-    place.keep(route);
-    if !CLOSINGS.holds(generation) {
-        place.keep(&NOWHERE);
+    let place = route_slot(id, caller);
+    place.store_route(route);
+    if !CLOSINGS.is_still_valid(generation) {
+        place.store_route(&NOWHERE);
     }
 }
 
@@ -268,22 +266,22 @@ fn bindings(id: FnId) -> impl Iterator<Item = &'static Binding> {
 
 /// Returns the next function for linked calls from an object. Also returns true if that function was loaded at the start of the
 /// program.
-fn next_definition(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
+fn next_definition(id: FnId, object: Option<&LoadedObject>) -> Option<(usize, bool)> {
     let name = entries::name(id as usize);
     // Objects that were loaded at the start come first in every scope.
-    if let Some(real) = at_start(name) {
+    if let Some(real) = find_after_us_at_start(name) {
         return Some((real, true));
     }
     let own = object.and_then(|object| in_scope_of(object, name));
-    let in_scope = if is_defined_elsewhere(name, own) { by_the_loader(name, own) } else { own };
+    let in_scope = if is_defined_elsewhere(name, own) { find_with_loader(name, own) } else { own };
     let library = id.spec().library;
     let loaded = || {
-        let load = || library == Library::Cuda && dlerror::preserving(driver::load_named);
-        let there = driver::find_loaded(library) || load();
+        let load = || library == Library::Cuda && dlerror::preserving(driver::load_configured_driver);
+        let there = driver::follow_if_loaded(library) || load();
         let real = driver::real(id);
         (there && real != 0).then_some(real)
     };
-    in_scope.or_else(loaded).or_else(|| anywhere(name)).map(|real| (real, false))
+    in_scope.or_else(loaded).or_else(|| find_anywhere(name)).map(|real| (real, false))
 }
 
 /// Returns true if a linked call came to us that was not for a caller's own function. Calls of cuInit do not count, because they
@@ -302,12 +300,12 @@ pub fn is_caller(base: usize) -> bool {
 /// that defines the function is kept loaded, as the loader keeps it for libraries that it binds to it.
 #[cold]
 #[inline(never)]
-fn by_the_loader(name: &CStr, own: Option<usize>) -> Option<usize> {
+fn find_with_loader(name: &CStr, own: Option<usize>) -> Option<usize> {
     dlerror::preserving(|| {
         let next = loader::look_up(libc::RTLD_NEXT, name);
         let definer = elf::containing(next).filter(|definer| !elf::is_ours(definer));
         if let Some(definer) = definer {
-            driver::hold(&definer);
+            driver::keep_loaded(&definer);
             return Some(next);
         }
         own

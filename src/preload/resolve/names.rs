@@ -1,25 +1,29 @@
 //! Finds the function of the table that a program looks up by its name.
 
 use super::entries::{HASHES, is_exported, name};
-use crate::sys::object::{GNU_HASH_OF_NOTHING, gnu_hash_on, is_text};
+use crate::sys::object::{GNU_HASH_OF_NOTHING, equals_text, gnu_hash_on};
 use core::ffi::{CStr, c_char};
 use cupeer_spec::function::FUNCTION_COUNT;
 
-/// A bit for each hash of a function's name, at the position that [`bit_of`] returns. Most lookups are of other names, and most
-/// of those names have no bit.
-static HAS_NAME: [u64; 32] = {
-    let mut has = [0; 32];
-    let mut index = 0;
-    while index < FUNCTION_COUNT {
-        let bit = bit_of(HASHES[index]);
-        has[bit / 64] |= 1 << (bit % 64);
-        index += 1;
+/// Marks the end of a chain.
+const NONE: u8 = u8::MAX;
+
+/// Functions whose names have the same [`slot_of`] form a chain: the first function of each slot, and the next one after each
+/// function.
+static CHAINS: ([u8; 512], [u8; FUNCTION_COUNT]) = {
+    let (mut first, mut next) = ([NONE; 512], [NONE; FUNCTION_COUNT]);
+    let mut index = FUNCTION_COUNT;
+    while index > 0 {
+        index -= 1;
+        let slot = slot_of(HASHES[index]);
+        next[index] = first[slot];
+        first[slot] = index as u8;
     }
-    has
+    (first, next)
 };
 
-const fn bit_of(hash: u32) -> usize {
-    (hash.wrapping_mul(0x9e37_79b9) >> 21) as usize
+const fn slot_of(hash: u32) -> usize {
+    (hash.wrapping_mul(0x9e37_79b9) >> 23) as usize
 }
 
 /// Returns the index in the table of the function with this name; `None` if no function has it.
@@ -39,12 +43,16 @@ pub fn index_of(wanted: *const c_char) -> Option<usize> {
         }
         (hash, next) = (gnu_hash_on(hash, byte), next.wrapping_add(1));
     }
-    let bit = bit_of(hash);
-    if HAS_NAME[bit / 64] >> (bit % 64) & 1 == 0 {
-        return None;
+    let mut index = CHAINS.0[slot_of(hash)];
+    while index != NONE {
+        let here = usize::from(index);
+        // SAFETY: the name ends in NUL.
+        if HASHES[here] == hash && unsafe { equals_text(wanted, name(here)) } {
+            return Some(here);
+        }
+        index = CHAINS.1[here];
     }
-    // SAFETY: the name ends in NUL.
-    (0..FUNCTION_COUNT).find(|index| HASHES[*index] == hash && unsafe { is_text(wanted, name(*index)) })
+    None
 }
 
 /// Returns the index in the table of the function with this name, if we export it.
@@ -52,4 +60,4 @@ pub fn exported_as(wanted: &CStr) -> Option<usize> {
     index_of(wanted.as_ptr()).filter(|index| is_exported(*index))
 }
 
-const _: () = assert!(FUNCTION_COUNT < 256, "index_of is linear: give it a hash table");
+const _: () = assert!(FUNCTION_COUNT < NONE as usize, "the index of a function fits into a byte of CHAINS");

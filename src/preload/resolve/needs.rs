@@ -3,7 +3,7 @@
 
 use super::{entries, used};
 use crate::settings;
-use crate::sys::every_call::{follows_plans, is_behind};
+use crate::sys::every_call::{follows_plans, has_unseen_plan_changes};
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU32,
     Ordering::{Relaxed, SeqCst},
@@ -13,7 +13,7 @@ use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, Library};
 
 /// A condition on the history of a process. Before it is met, calls of a function cannot matter, and are not recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
+pub enum HistoryCondition {
     /// No condition: calls always matter.
     Nothing,
     /// The process got access to memory of another device or process, so that a copy can go from one device to another.
@@ -31,8 +31,8 @@ pub enum Needs {
 }
 
 /// The condition of each function, in the order of the table.
-static NEEDS: [Needs; FUNCTION_COUNT] = {
-    let mut needs = [Needs::Nothing; FUNCTION_COUNT];
+static NEEDS: [HistoryCondition; FUNCTION_COUNT] = {
+    let mut needs = [HistoryCondition::Nothing; FUNCTION_COUNT];
     let mut i = 0;
     while i < FUNCTION_COUNT {
         let function = &FUNCTIONS[i];
@@ -40,12 +40,12 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
         while j < function.effects().len() {
             match function.effects()[j] {
                 Effect::Copies(copied) if !matches!(copied.sides, AddressSpace::Peers) => {
-                    needs[i] = Needs::Reach
+                    needs[i] = HistoryCondition::Reach
                 }
                 Effect::Ends(end) if function.ends_often() && !end.object.is_context() => {
-                    needs[i] = Needs::Shared
+                    needs[i] = HistoryCondition::Shared
                 }
-                Effect::Begins => needs[i] = Needs::Fork,
+                Effect::Begins => needs[i] = HistoryCondition::Fork,
                 Effect::Records(_)
                 | Effect::Completes(_)
                 | Effect::Follows(_)
@@ -53,12 +53,12 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
                 | Effect::Awaits(_)
                 | Effect::Signals(_)
                 | Effect::Posts(_)
-                | Effect::Runs(_) => needs[i] = Needs::Event,
+                | Effect::Runs(_) => needs[i] = HistoryCondition::Event,
                 Effect::Uses(_) | Effect::UsesEach(_) | Effect::Launches(_) | Effect::Replays(_) => {
-                    needs[i] = Needs::Gone
+                    needs[i] = HistoryCondition::Gone
                 }
                 Effect::Instantiates(..) | Effect::Alters(_) | Effect::Discards(_) => {
-                    needs[i] = Needs::Shared
+                    needs[i] = HistoryCondition::Shared
                 }
                 _ => {}
             }
@@ -69,7 +69,7 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
     needs
 };
 
-/// True for each condition that the process meets, indexed by [`Needs`].
+/// True for each condition that the process meets, indexed by [`HistoryCondition`].
 pub(super) static DONE: [AtomicBool; 7] = [
     AtomicBool::new(true),
     AtomicBool::new(false),
@@ -82,20 +82,20 @@ pub(super) static DONE: [AtomicBool; 7] = [
 
 /// Returns the condition that calls of a function need before they can matter.
 #[inline(always)]
-pub fn needs(id: FnId) -> Needs {
+pub fn condition_of(id: FnId) -> HistoryCondition {
     NEEDS[id as usize]
 }
 
 /// Returns true if calls of a function can matter because of the history of the process. If false, calls go straight to the
 /// driver.
 #[inline(always)]
-pub fn is_awake(id: FnId) -> bool {
-    let needs = needs(id);
+pub fn can_calls_matter(id: FnId) -> bool {
+    let needs = condition_of(id);
     // Copies between devices use memory as well, and copies between a device and the host may replace one between devices.
-    has_done(needs)
-        || needs == Needs::Reach && has_done(Needs::Gone)
-        || has_done(Needs::Shared) && id.spec().may_use_shared()
-        || has_done(Needs::Made) && id.spec().frees().is_some()
+    has_met(needs)
+        || needs == HistoryCondition::Reach && has_met(HistoryCondition::Gone)
+        || has_met(HistoryCondition::Shared) && id.spec().can_use_shared_memory()
+        || has_met(HistoryCondition::Made) && id.spec().freed_memory_argument().is_some()
 }
 
 /// The reason why calls of each function run through `call`.
@@ -110,18 +110,18 @@ const FOLLOWING: u8 = 2;
 /// Returns true if calls of a function matter only because of the history of the process: no log, denied pair, or fault plan
 /// concerns them, even a plan that was armed a moment ago.
 #[inline(always)]
-pub fn is_only_awake(id: FnId) -> bool {
+pub fn is_needed_by_history_only(id: FnId) -> bool {
     match REASONS[id as usize].load(Relaxed) {
         ONLY_AWAKE => true,
-        reason => reason == FOLLOWING && !is_behind(),
+        reason => reason == FOLLOWING && !has_unseen_plan_changes(),
     }
 }
 
 /// Determines again why calls of a function run through `call`. Until the first call, the reason is that the first call must be
 /// noted.
-pub(super) fn decide_again(id: FnId) {
+pub(super) fn update_reason(id: FnId) {
     let is_wanted = || {
-        settings::get().is_traced(id, false) || PLANS[id as usize].load(SeqCst) > 0 || used::is_awaited(id)
+        settings::get().is_traced(id, false) || PLANS[id as usize].load(SeqCst) > 0 || used::is_first_call_awaited(id)
     };
     // Other threads may do the same at once: the last writer checks again.
     loop {
@@ -136,7 +136,7 @@ pub(super) fn decide_again(id: FnId) {
 
 /// Returns true if the process meets a condition.
 #[inline(always)]
-pub fn has_done(done: Needs) -> bool {
+pub fn has_met(done: HistoryCondition) -> bool {
     DONE[done as usize].load(Relaxed)
 }
 
@@ -148,7 +148,7 @@ pub(super) static EARLY_LEFT: AtomicI32 = AtomicI32::new(EARLY);
 
 /// Returns true if calls that use memory or order work are examined although no memory is shared yet: see `call::early`.
 #[inline(always)]
-pub fn is_early() -> bool {
+pub fn is_examining_early_calls() -> bool {
     EARLY_LEFT.load(Relaxed) > 0
 }
 
@@ -159,16 +159,18 @@ pub(super) static PLANS: [AtomicU32; FUNCTION_COUNT] = [const { AtomicU32::new(0
 pub fn is_traced(id: FnId) -> bool {
     let settings = settings::get();
     // The types of handles must be known before any of them is examined.
-    let is_noted = settings.check.is_some()
-        && (id.spec().changes_kernels() || id.spec().changes_graphs() && is_awake(id));
+    let is_noted =
+        settings.check.is_some() && (id.spec().changes_kernels() || id.spec().changes_graphs() && can_calls_matter(id));
     let spec = id.spec();
-    let is_early = is_early()
-        && (needs(id) == Needs::Event || spec.may_use_shared() || spec.frees().is_some())
+    let is_early = is_examining_early_calls()
+        && (condition_of(id) == HistoryCondition::Event
+            || spec.can_use_shared_memory()
+            || spec.freed_memory_argument().is_some())
         && spec.library == Library::Cuda
         && settings.is_recorded(id);
-    let is_context = settings.record.is_some() && id.spec().has_context();
+    let is_context = settings.record.is_some() && id.spec().can_lack_context_memory();
     let is_followed = follows_plans() && id.spec().library == Library::Cuda;
-    settings.is_traced(id, is_awake(id))
+    settings.is_traced(id, can_calls_matter(id))
         || is_noted
         || is_early
         || is_context
@@ -177,13 +179,13 @@ pub fn is_traced(id: FnId) -> bool {
 }
 
 /// Returns true if calls of a function of the runtime must come to us, and our constructor has set our entry for the function.
-pub fn is_wanted(id: FnId) -> bool {
+pub fn is_runtime_entry_needed(id: FnId) -> bool {
     entries::export(id as usize) != 0 && is_traced(id)
 }
 
 /// Returns true if calls of a library that bypass us would be missed: always for the driver, and for NVML if any of its functions
 /// is traced. False for the runtime, because its calls of the driver are seen.
-pub fn is_missed(library: Library) -> bool {
+pub fn is_watched_library(library: Library) -> bool {
     let is_wanted = || FnId::all().any(|id| id.spec().library == library && is_traced(id));
     match library {
         Library::Cuda => true,

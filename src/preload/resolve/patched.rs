@@ -18,8 +18,8 @@ const MOST_JUMPS: usize = 4;
 
 /// Returns the two addresses of a function that a program can know, and so patch.
 #[inline(always)]
-fn parts(index: usize) -> [usize; 2] {
-    [entries::export(index), entries::looked_up(index)]
+fn entry_addresses(index: usize) -> [usize; 2] {
+    [entries::export(index), entries::looked_up_entry(index)]
 }
 
 #[inline(always)]
@@ -33,7 +33,7 @@ fn is_intact(part: usize) -> bool {
 /// call has come through it.
 #[inline(always)]
 pub fn is_patched(id: FnId) -> bool {
-    let [export, looked_up] = parts(id as usize);
+    let [export, looked_up] = entry_addresses(id as usize);
     !(is_intact(export) && is_intact(looked_up))
 }
 
@@ -41,19 +41,18 @@ pub fn is_patched(id: FnId) -> bool {
 #[cold]
 #[inline(never)]
 pub fn caller_behind(id: FnId, caller: usize) -> usize {
-    hook(id as usize).map_or(caller, |hook| caller::behind(hook, caller))
+    hook(id as usize).map_or(caller, |hook| caller::caller_of_hook(hook, caller))
 }
 
 /// Returns the address of the hook to which a patched entry of a function jumps. Returns `None` for a breakpoint, and if no entry
 /// is patched.
 fn hook(index: usize) -> Option<usize> {
-    let mut at = parts(index).into_iter().find(|part| !is_intact(*part))?;
+    let mut at = entry_addresses(index).into_iter().find(|part| !is_intact(*part))?;
     let mut hook = None;
     for _ in 0..MOST_JUMPS {
         let mut code = [0; 16];
         program_memory::copy(at, &mut code);
-        let Some(target) = jump_target(&code, at, |place| program_memory::copy_value(place as *const usize))
-        else {
+        let Some(target) = jump_target(&code, at, |place| program_memory::copy_value(place as *const usize)) else {
             break;
         };
         (at, hook) = (target, Some(target));
@@ -72,7 +71,7 @@ pub fn log_all() {
     for (index, owner) in owners.iter().enumerate() {
         if let Some(base) = owner.filter(|_| !owners[..index].contains(owner)) {
             let library = elf::at_base(base).map_or(&b""[..], |object| path(&object));
-            log::patched(library, &owners.map(|other| other == Some(base)));
+            log::log_patched_functions(library, &owners.map(|other| other == Some(base)));
         }
     }
 }

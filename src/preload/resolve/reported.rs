@@ -3,7 +3,7 @@
 use crate::log::{self, status};
 use crate::sys::caller::path;
 use crate::sys::elf;
-use crate::sys::object::Object;
+use crate::sys::object::LoadedObject;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{
@@ -13,10 +13,10 @@ use core::sync::atomic::{
 use cupeer_spec::bypass::Bypass;
 
 #[unsafe(link_section = ".data.start")]
-static NAMED: [NamedObject; 64] =
-    [const { NamedObject { hash: AtomicU64::new(0), base: AtomicUsize::new(0), way: AtomicU8::new(0) } }; 64];
+static NAMED: [ReportedBypass; 64] =
+    [const { ReportedBypass { hash: AtomicU64::new(0), base: AtomicUsize::new(0), way: AtomicU8::new(0) } }; 64];
 
-struct NamedObject {
+struct ReportedBypass {
     /// Hash of the path of the library and the kind of bypass; 0 if the place is free.
     hash: AtomicU64,
     /// Base address of the library, plus 1. Written after `way`.
@@ -42,7 +42,7 @@ pub fn set_listener(listener: Listener) {
 }
 
 /// Reports a library whose calls bypass us, once for each kind of bypass.
-pub fn report(object: &Object, way: Bypass) {
+pub fn report(object: &LoadedObject, way: Bypass) {
     let hash = (object.path_hash() ^ (way as u64 + 1)) | 1;
     for named in &NAMED {
         match named.hash.compare_exchange(0, hash, Relaxed, Relaxed) {
@@ -50,10 +50,10 @@ pub fn report(object: &Object, way: Bypass) {
                 named.way.store(way as u8, Relaxed);
                 named.base.store(object.base + 1, SeqCst);
                 status::count_bypass(way);
-                log::bypass(path(object), way);
+                log::log_bypass(path(object), way);
                 let listener = LISTENER.load(SeqCst);
                 if !listener.is_null() {
-                    // SAFETY: put there by `tell`.
+                    // SAFETY: put there by `set_bypass_listener`, as a function of this type.
                     unsafe { core::mem::transmute::<*mut c_void, Listener>(listener)(path(object), way) };
                 }
                 return;
@@ -75,7 +75,7 @@ pub fn has_any() -> bool {
 pub struct FoundObjects([Option<(usize, Bypass)>; 32]);
 
 impl FoundObjects {
-    pub fn add(&mut self, object: &Object, way: Bypass) {
+    pub fn add(&mut self, object: &LoadedObject, way: Bypass) {
         if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
             *place = Some((object.base, way));
         }

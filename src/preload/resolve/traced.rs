@@ -1,15 +1,15 @@
 //! Directs calls of functions through `call`, and past it again: when the process meets their conditions (`needs`),
 //! and when fault plans are armed.
 
-use super::needs::{self, DONE, EARLY, EARLY_LEFT, Needs, PLANS, has_done};
+use super::needs::{self, DONE, EARLY, EARLY_LEFT, HistoryCondition, PLANS, has_met};
 use super::{driver, linked, used};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
 use cupeer_spec::function::FnId;
 use cupeer_spec::selector::FunctionSet;
 
 /// Notes that the process meets a condition, and directs the calls that need it through `call`.
-pub fn wake(done: Needs) {
-    if !has_done(done) {
+pub fn note_condition_met(done: HistoryCondition) {
+    if !has_met(done) {
         DONE[done as usize].store(true, SeqCst);
         route_anew();
     }
@@ -24,7 +24,7 @@ pub fn count_early() {
 }
 
 /// Directs calls that use memory or order work through `call` again, until [`EARLY`] of them were examined.
-pub fn watch_early() {
+pub fn restart_early_examination() {
     if EARLY_LEFT.swap(EARLY, SeqCst) <= 0 {
         route_anew();
     }
@@ -65,7 +65,7 @@ pub fn note(id: FnId) {
 
 /// Directs calls of a function through `call` or straight on, as is needed now.
 fn route(id: FnId) {
-    needs::decide_again(id);
-    driver::trace(id);
-    linked::trace(id);
+    needs::update_reason(id);
+    driver::aim_looked_up_entry(id);
+    linked::aim_linked_entry(id);
 }

@@ -27,17 +27,15 @@ static IN_RECORD: AtomicPtr<Called> = AtomicPtr::new(ptr::null_mut());
 
 /// Returns true if no call of a function was seen yet in this process.
 #[inline(always)]
-pub fn is_awaited(id: FnId) -> bool {
+pub fn is_first_call_awaited(id: FnId) -> bool {
     let (word, bit) = called_bit(id as usize);
-    CALLED[word].load(Relaxed) & bit == 0
-        && id.spec().library == Library::Cuda
-        && settings::get().has_directory()
+    CALLED[word].load(Relaxed) & bit == 0 && id.spec().library == Library::Cuda && settings::get().has_directory()
 }
 
-/// Notes a call of a function. Returns true if it is the first one; later calls need not come here.
+/// Sets the bit of a called function. Returns true if this is its first call; later calls need not come here.
 #[inline(always)]
 pub fn note(id: FnId) -> bool {
-    let is_first = is_awaited(id);
+    let is_first = is_first_call_awaited(id);
     if is_first {
         note_first(id);
     }
@@ -57,7 +55,7 @@ fn note_first(id: FnId) {
 }
 
 /// Sets the bits in a new recording: for the functions that were called before, and for those that are called from now on.
-pub fn note_in(recorded: &'static Called) {
+pub fn share_bits_with_recording(recorded: &'static Called) {
     IN_RECORD.store(ptr::from_ref(recorded).cast_mut(), Release);
     for (recorded, called) in recorded.iter().zip(&CALLED) {
         recorded.fetch_or(called.load(Relaxed), Relaxed);

@@ -21,7 +21,7 @@ pub fn words(key: [u8; 16]) -> [u64; 2] {
 pub fn get() -> [u8; 16] {
     let [low, high] = KEY.each_ref().map(|word| word.load(Relaxed));
     if (low, high) == (0, 0) {
-        super::get().job
+        super::get().fingerprint_key
     } else {
         (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
     }
@@ -29,5 +29,5 @@ pub fn get() -> [u8; 16] {
 
 /// Returns the number that stands for the bytes of an IPC handle in records and logs.
 pub fn fingerprint(handle: &[u8]) -> u64 {
-    Shareable::of_ipc(siphasher::sip::SipHasher24::new_with_key(&get()).hash(handle))
+    Shareable::ipc_fingerprint(siphasher::sip::SipHasher24::new_with_key(&get()).hash(handle))
 }

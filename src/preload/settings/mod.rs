@@ -20,7 +20,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::env::{self, RecordMode};
-use cupeer_spec::fault::Plan;
+use cupeer_spec::fault::FaultPlan;
 use cupeer_spec::function::FnId;
 use cupeer_spec::rank;
 use cupeer_spec::record::job;
@@ -36,9 +36,9 @@ pub struct Settings {
     /// Path of the log file as given in the environment variable; `None` for stderr.
     pub log_file: Option<CString>,
     /// True if only failed calls are logged.
-    pub failed: bool,
-    /// Key of the fingerprints from the environment.
-    pub job: [u8; 16],
+    pub only_failed: bool,
+    /// Key of the fingerprints of handles, from the environment; zero if there is none.
+    pub fingerprint_key: [u8; 16],
     /// Path of the driver library for calls that no other library takes.
     pub driver: Option<CString>,
     pub record: Option<Record>,
@@ -47,7 +47,7 @@ pub struct Settings {
     /// The settings of the checks; always `None` without a record.
     pub check: Option<Check>,
     /// The fault plan.
-    pub inject: Option<Plan>,
+    pub inject: Option<FaultPlan>,
     /// True if the plan changes bytes of handles.
     pub damages_handles: bool,
     /// True for a dry run: its faults are only reported, and not injected.
@@ -98,7 +98,7 @@ impl Record {
         let shared = read(complaints, env::SHARE, "the recording is only for the user", |value| {
             (value.to_bytes() == b"group").then_some(true).ok_or("must be group")
         });
-        let (directory, shared) = (value(env::OUT)?.to_owned(), shared.unwrap_or(false));
+        let (directory, shared) = (usable_value(env::OUT)?.to_owned(), shared.unwrap_or(false));
         let number = |name: &str| variable(name)?.to_str().ok()?.parse::<u32>().ok();
         let is_large = |most| rank::SIZE.iter().copied().find_map(number).is_some_and(|ranks| ranks > most);
         let (ring, limit, is_large) = match mode.unwrap_or(RecordMode::Auto(env::AUTO_RANKS)) {
@@ -174,10 +174,10 @@ fn read_environment() -> *mut Settings {
         length if name == env::INJECT => inject::memory_of(length),
         length => 8 * length,
     });
-    memory::within(ALWAYS + need.sum::<usize>(), make).unwrap_or_else(|| {
+    memory::run_with_reserved_memory(ALWAYS + need.sum::<usize>(), make).unwrap_or_else(|| {
         LONGEST.store(SHORT, Relaxed);
         // If another thread took the reserved memory first, the rest of the allocator's arena is used.
-        memory::within(memory::INITIAL_SIZE, make).unwrap_or_else(|| make().0)
+        memory::run_with_reserved_memory(memory::INITIAL_SIZE, make).unwrap_or_else(|| make().0)
     })
 }
 
@@ -186,8 +186,8 @@ impl Settings {
         Settings {
             log: None,
             log_file: None,
-            failed: false,
-            job: [0; 16],
+            only_failed: false,
+            fingerprint_key: [0; 16],
             driver: None,
             record: None,
             python: true,
@@ -210,7 +210,7 @@ impl Settings {
     }
 
     fn from_environment() -> Self {
-        let path = |name| value(name).map(CStr::to_owned);
+        let path = |name| usable_value(name).map(CStr::to_owned);
         let mut new = Settings { complaints: messages_about_long_values(), ..Settings::defaults() };
         new.began = AtomicU64::new(clock::now());
         new.log = read(&mut new.complaints, env::LOG, "there is no log", |value| match value.to_bytes() {
@@ -219,15 +219,15 @@ impl Settings {
             _ => Err("must be text or json"),
         });
         new.log_file = path(env::LOG_FILE);
-        new.failed = read_flag(&mut new.complaints, env::FAILED, false);
+        new.only_failed = read_flag(&mut new.complaints, env::FAILED, false);
         let job = read(&mut new.complaints, env::JOB, "the key is zero", |value| {
-            job::key(value.to_bytes()).ok_or("must be 32 hexadecimal digits")
+            job::parse_key(value.to_bytes()).ok_or("must be 32 hexadecimal digits")
         });
-        new.job = job.unwrap_or_default();
+        new.fingerprint_key = job.unwrap_or_default();
         let otherwise = format!("logging the default set, {}", FunctionSet::DEFAULT);
         let trace = read_text(&mut new.complaints, env::TRACE, &otherwise, FunctionSet::parse);
         new.record = Record::from_environment(&mut new.complaints);
-        new.python = value(env::PYTHON).is_none() || read_flag(&mut new.complaints, env::PYTHON, true);
+        new.python = usable_value(env::PYTHON).is_none() || read_flag(&mut new.complaints, env::PYTHON, true);
         new.check = Check::from_environment(new.record.is_some(), &mut new.complaints);
         (new.inject, new.is_dry) = inject::from_environment(&mut new.complaints);
         new.allows_faults = read_flag(&mut new.complaints, env::ALLOW_FAULTS, false);
@@ -258,11 +258,11 @@ impl Settings {
         let has_record = self.record.is_some();
         self.recorded = FunctionSet::all(has_record);
         // Lookups, of which there are hundreds at the start of a program, and frequent queries are recorded only if they are named.
-        for id in FnId::all().filter(|id| id.spec().is_plentiful()) {
+        for id in FnId::all().filter(|id| id.spec().is_recorded_on_request()) {
             let is_named = trace.as_ref().is_some_and(|trace| trace.contains(id as usize));
             // An allocation is recorded if it is large, and counted if it is small. Contexts are few and expensive.
-            let is_context = self.check.is_some() && id.spec().creates_context().is_some();
-            let is_wanted = is_named || is_context || id.spec().allocates().is_some();
+            let is_context = self.check.is_some() && id.spec().created_context().is_some();
+            let is_wanted = is_named || is_context || id.spec().allocated_memory().is_some();
             self.recorded.set(id as usize, has_record && is_wanted);
             self.allocations.set(id as usize, is_named);
         }
@@ -286,7 +286,7 @@ impl Settings {
 
     /// Returns true if all allocations of this function are recorded, even small ones.
     #[inline(always)]
-    pub fn asks_for_allocations(&self, id: FnId) -> bool {
+    pub fn records_all_allocations(&self, id: FnId) -> bool {
         self.allocations.contains(id as usize)
     }
 
@@ -297,7 +297,7 @@ impl Settings {
             || self.is_logged(id)
             || is_awake && self.is_recorded(id)
             || self.injected.contains(id as usize)
-            || self.deny.as_ref().is_some_and(|deny| deny.concerns(id))
+            || self.deny.as_ref().is_some_and(|deny| deny.is_function_examined(id))
     }
 
     /// Returns true if the processes of the job share a directory: the directory of the record, or one for the counts of injected
@@ -316,7 +316,7 @@ impl Settings {
 /// Returns a message about each variable whose value is too long for the available memory.
 fn messages_about_long_values() -> Vec<String> {
     let is_short = LONGEST.load(Relaxed) != usize::MAX;
-    let is_left_out = |name: &&str| is_short && variable(name).is_some() && value(name).is_none();
+    let is_left_out = |name: &&str| is_short && variable(name).is_some() && usable_value(name).is_none();
     let message = |name| format!("out of memory for {name}: it counts as not set");
     env::NAMES.iter().copied().filter(is_left_out).map(message).collect()
 }
@@ -329,7 +329,7 @@ fn read<T, E: Display>(
     otherwise: &str,
     parse: impl FnOnce(&'static CStr) -> Result<T, E>,
 ) -> Option<T> {
-    let value = value(name)?;
+    let value = usable_value(name)?;
     let refuse = |why| format!("{name}={} is not valid: {why}; {otherwise}", value.to_string_lossy());
     parse(value).map_err(|why| complaints.push(refuse(why))).ok()
 }
@@ -355,11 +355,11 @@ fn read_flag(complaints: &mut Vec<String>, name: &str, otherwise: bool) -> bool 
         b"0" => Ok(false),
         _ => Err("must be 0 or 1"),
     });
-    flag.unwrap_or(otherwise && value(name).is_some())
+    flag.unwrap_or(otherwise && usable_value(name).is_some())
 }
 
 /// Returns the value of an environment variable, if it is not empty and not too long for the available memory.
-fn value(name: &str) -> Option<&'static CStr> {
+fn usable_value(name: &str) -> Option<&'static CStr> {
     variable(name).filter(|value| value.count_bytes() <= LONGEST.load(Relaxed))
 }
 
@@ -372,9 +372,8 @@ fn is_any_set() -> bool {
     // SAFETY: see `variable`. Each entry ends in NUL, and null ends them. Reading an entry stops at the first byte that differs from the
     // prefix.
     unsafe {
-        let is_ours = |entry: *const c_char| {
-            (0..).zip(env::PREFIX.bytes()).all(|(i, byte)| *entry.add(i) as u8 == byte)
-        };
+        let is_ours =
+            |entry: *const c_char| (0..).zip(env::PREFIX.bytes()).all(|(i, byte)| *entry.add(i) as u8 == byte);
         let mut entry = environ;
         while !entry.is_null() && !(*entry).is_null() && !is_ours(*entry) {
             entry = entry.add(1);
@@ -429,16 +428,14 @@ mod tests {
 
     #[test]
     fn without_variables_the_settings_are_the_defaults() {
-        assert!(
-            env::NAMES.iter().copied().all(|name| name.starts_with(env::PREFIX) && variable(name).is_none())
-        );
+        assert!(env::NAMES.iter().copied().all(|name| name.starts_with(env::PREFIX) && variable(name).is_none()));
         assert!(!is_any_set());
         let texts = |of: &Settings| [&of.log_file, &of.driver, &of.faults, &of.status].map(Clone::clone);
         let sets = |of: &Settings| [&of.logged, &of.recorded, &of.injected].map(Clone::clone);
-        let flags = |of: &Settings| [of.failed, of.python, of.damages_handles, of.is_dry, of.allows_faults];
+        let flags = |of: &Settings| [of.only_failed, of.python, of.damages_handles, of.is_dry, of.allows_faults];
         let all = |of: &Settings| {
             let is_there = [of.log.is_some(), of.record.is_some(), of.check.is_some(), of.inject.is_some()];
-            let rest = (of.deny.is_some(), of.stderr, of.job, of.complaints.clone());
+            let rest = (of.deny.is_some(), of.stderr, of.fingerprint_key, of.complaints.clone());
             (texts(of), sets(of), flags(of), is_there, rest)
         };
         assert_eq!(all(&DEFAULTS), all(&Settings::from_environment()));

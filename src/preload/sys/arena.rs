@@ -28,7 +28,7 @@ static FIRST: FirstChunk =
 static CURRENT: AtomicPtr<Chunk> = AtomicPtr::new(ptr::from_ref(&FIRST).cast_mut().cast());
 
 /// Stores a value for the rest of the process. Returns `None` if there is no memory.
-pub fn keep<T: Sync>(value: T) -> Option<&'static T> {
+pub fn store_permanently<T: Sync>(value: T) -> Option<&'static T> {
     const { assert!(align_of::<T>() <= ALIGN && size_of::<T>() <= 4096 && !core::mem::needs_drop::<T>()) };
     let place = take(size_of::<T>(), align_of::<T>()).cast::<T>();
     if place.is_null() {
@@ -48,7 +48,7 @@ const ALIGN: usize = 16;
 pub fn take(size: usize, align: usize) -> *mut u8 {
     if size > CHUNK / 4 || align > ALIGN {
         // The kernel aligns new memory to pages.
-        return if align <= 4096 { pages::new(size, 0).unwrap_or(ptr::null_mut()) } else { ptr::null_mut() };
+        return if align <= 4096 { pages::map_zeroed(size, 0).unwrap_or(ptr::null_mut()) } else { ptr::null_mut() };
     }
     let size = size.next_multiple_of(ALIGN);
     loop {
@@ -58,7 +58,7 @@ pub fn take(size: usize, align: usize) -> *mut u8 {
         if place + size <= CHUNK {
             return chunk.cast::<u8>().wrapping_add(place);
         }
-        let Ok(new) = pages::new(CHUNK, 0) else { return ptr::null_mut() };
+        let Ok(new) = pages::map_zeroed(CHUNK, 0) else { return ptr::null_mut() };
         let header = new.cast::<Chunk>();
         // SAFETY: new, large enough, and nobody else's yet.
         unsafe { header.write(Chunk { used: AtomicUsize::new(0) }) };
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn many_values_stay_what_they_were() {
-        let kept: Vec<_> = (0..20_000u64).filter_map(|i| keep([i; 5])).collect();
+        let kept: Vec<_> = (0..20_000u64).filter_map(|i| store_permanently([i; 5])).collect();
         assert_eq!(kept.len(), 20_000);
         assert!(kept.iter().enumerate().all(|(i, value)| **value == [i as u64; 5]));
     }

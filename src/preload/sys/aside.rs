@@ -41,9 +41,9 @@ static SPARE: SpareStack = SpareStack { is_taken: AtomicBool::new(false), start:
 
 /// Does work while signals are blocked, so that no signal handler finds it half done or leaves it by a jump. The work runs on
 /// another stack if that of the thread may be too small. Returns true if the work ran; false if there was no memory for a stack.
-pub fn aside(work: impl FnOnce()) -> bool {
+pub fn run_blocked_with_stack(work: impl FnOnce()) -> bool {
     if free_bytes() >= MOST_NEEDED {
-        signals::held_back(work);
+        signals::with_signals_blocked(work);
         return true;
     }
     let mut work = Some(work);
@@ -51,7 +51,7 @@ pub fn aside(work: impl FnOnce()) -> bool {
 }
 
 /// Does work on a stack with enough space: this one or another. Not generic, so that the library contains the code once.
-pub fn with_room(work: &mut dyn FnMut()) {
+pub fn run_with_enough_stack(work: &mut dyn FnMut()) {
     // Without memory for another stack, this one may suffice.
     if free_bytes() >= MOST_NEEDED || !on_other_stack(work) {
         work();
@@ -67,7 +67,7 @@ fn free_bytes() -> usize {
 }
 
 /// Returns the height of the program's stack, even when the thread runs on another stack.
-pub fn height() -> usize {
+pub fn program_stack_height() -> usize {
     let height = stack_height();
     let (start, before) = other_stack(height);
     if start != 0 { before } else { height }
@@ -76,7 +76,7 @@ pub fn height() -> usize {
 /// Returns true if work that began at this height of the stack was left by a jump: the caller is not deeper on the stack. The
 /// frames that a signal handler interrupted are above that height, unless the handler has a stack of its own.
 pub fn has_jumped_over(height: usize) -> bool {
-    let own = self::height();
+    let own = self::program_stack_height();
     own >= height && !signals::is_on_signal_stack(own)
 }
 
@@ -104,7 +104,7 @@ fn on_other_stack(mut work: &mut dyn FnMut()) -> bool {
         let _ = catch_unwind(AssertUnwindSafe(work));
     }
     let mut start = 0;
-    signals::held_back(|| {
+    signals::with_signals_blocked(|| {
         let take = |kept: &&SpareStack| !kept.is_taken.swap(true, Acquire);
         let mut kept = STACKS.iter().find(take);
         start = match kept.map_or(0, |kept| kept.start.load(Relaxed)) {
@@ -119,7 +119,7 @@ fn on_other_stack(mut work: &mut dyn FnMut()) -> bool {
         if start != 0 {
             // SAFETY: only this thread uses the block and the stack.
             unsafe {
-                let before = core::mem::replace(&mut (*thread()).aside, (start, height()));
+                let before = core::mem::replace(&mut (*thread()).aside, (start, program_stack_height()));
                 valgrind::with_stack(start, start + SIZE, || {
                     arch::on_stack(start + SIZE, run, (&raw mut work).cast());
                 });
@@ -142,7 +142,7 @@ fn on_other_stack(mut work: &mut dyn FnMut()) -> bool {
 
 /// Creates a spare stack. Returns its address; 0 if there is no memory.
 fn make() -> usize {
-    let Ok(start) = pages::new(SIZE, libc::MAP_STACK | libc::MAP_NORESERVE) else { return 0 };
+    let Ok(start) = pages::map_zeroed(SIZE, libc::MAP_STACK | libc::MAP_NORESERVE) else { return 0 };
     // SAFETY: mapped above, and nobody has used it yet.
     unsafe { libc::mprotect(start.cast(), GUARD, libc::PROT_NONE) };
     start as usize

@@ -4,7 +4,7 @@
 //! outside of the runtime is the caller.
 
 use super::elf;
-use super::object::Object;
+use super::object::LoadedObject;
 use super::unwind;
 use core::sync::atomic::{
     AtomicU8, AtomicUsize,
@@ -30,19 +30,19 @@ impl Caller {
     pub fn of(address: usize, id: FnId, succeeded: bool) -> Self {
         let caller = Caller::at(address);
         if caller.is_runtime() && (!succeeded || id.spec().shares()) {
-            return behind_runtime(address).unwrap_or(caller);
+            return caller_of_runtime(address).unwrap_or(caller);
         }
         caller
     }
 
     /// Returns the first frame outside of the runtime; if all are in it, the first frame.
-    pub fn outside(frames: &[u64]) -> Self {
+    pub fn first_outside_runtime(frames: &[u64]) -> Self {
         let all = || frames.iter().map(|address| Caller::at(*address as usize));
         all().find(|caller| !caller.is_runtime()).or_else(|| all().next()).unwrap_or_default()
     }
 
     /// Returns the file name of the library, cut to the length that the live table keeps.
-    pub fn file(&self) -> [u8; LIBRARY] {
+    pub fn file_name_array(&self) -> [u8; LIBRARY] {
         let mut file = [0; LIBRARY];
         file.iter_mut().zip(self.file_name()).for_each(|(place, byte)| *place = *byte);
         file
@@ -58,7 +58,7 @@ impl Caller {
 
     /// Returns true if the library is the CUDA runtime as a shared library.
     pub fn is_runtime(&self) -> bool {
-        runtime::is_library(self.library)
+        runtime::is_runtime_library(self.library)
     }
 
     /// Returns the file name of the library.
@@ -68,7 +68,7 @@ impl Caller {
 }
 
 /// Returns the path of a loaded object; for the program itself, the path of its file.
-pub fn path(object: &Object) -> &'static [u8] {
+pub fn path(object: &LoadedObject) -> &'static [u8] {
     match object.path().to_bytes() {
         b"" => program_path(),
         path => path,
@@ -112,7 +112,7 @@ pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bo
 /// Returns the return address of the function that called `hook`, a function that another library put in place of ours. The call
 /// that returns to `caller` came through the hook. If the hook is not on the stack, because it jumped to a function of its
 /// library, returns the first frame outside of that library; if it jumped to us, returns `caller`.
-pub fn behind(hook: usize, caller: usize) -> usize {
+pub fn caller_of_hook(hook: usize, caller: usize) -> usize {
     let is_of_library = elf::is_same_object(hook, caller) && !elf::is_of_program(hook);
     let (mut is_next, mut outside, mut found) = (false, None, None);
     each_frame(caller, MOST_FRAMES, |address| {
@@ -131,7 +131,7 @@ pub fn behind(hook: usize, caller: usize) -> usize {
 }
 
 /// Returns the first frame outside of the runtime, beginning with the caller of the frame that returns to `address`.
-fn behind_runtime(address: usize) -> Option<Caller> {
+fn caller_of_runtime(address: usize) -> Option<Caller> {
     let mut found = None;
     each_frame(address, MOST_FRAMES, |address| {
         let caller = Caller::at(address);

@@ -5,7 +5,7 @@ pub fn now() -> u64 {
 }
 
 /// Returns the time of [`now`] within a few milliseconds, at a fraction of the cost.
-pub fn roughly() -> u64 {
+pub fn roughly_now() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 

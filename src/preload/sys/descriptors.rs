@@ -30,9 +30,8 @@ pub fn duplicate_high(low: c_int) -> c_int {
 pub fn reached_limit() -> Option<u64> {
     // The system call is made by its number, because libc's functions are cancellation points.
     // SAFETY: the path ends in NUL, and opening a directory as a path has no effect on it.
-    let opened = unsafe {
-        libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC, 0)
-    };
+    let opened =
+        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC, 0) };
     if opened >= 0 {
         // SAFETY: opened above, and known to no other code.
         unsafe { libc::syscall(libc::SYS_close, opened) };

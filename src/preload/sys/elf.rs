@@ -6,7 +6,7 @@
 
 use super::every_call::EVERY_CALL;
 use super::forks::while_nobody_forks;
-use super::object::{LinkMap, Object};
+use super::object::{LinkMap, LoadedObject};
 use core::ffi::{CStr, c_int, c_void};
 use core::iter::successors;
 use core::sync::atomic::{
@@ -16,19 +16,21 @@ use core::sync::atomic::{
 use libc::dl_phdr_info;
 
 /// Calls `found` with each object of our linker namespace, in load order, until it returns true.
-pub fn each(mut found: impl FnMut(&Object) -> bool) {
+pub fn each(mut found: impl FnMut(&LoadedObject) -> bool) {
     #[unsafe(link_section = ".text.startup")]
     unsafe extern "C" fn one(info: *mut dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
         // SAFETY: `found` is what `each` passed, and `info` describes a loaded object for this callback.
-        unsafe { c_int::from((*found.cast::<&mut dyn FnMut(&Object) -> bool>())(&Object::read(&*info))) }
+        unsafe {
+            c_int::from((*found.cast::<&mut dyn FnMut(&LoadedObject) -> bool>())(&LoadedObject::from_phdr_info(&*info)))
+        }
     }
-    let mut found: &mut dyn FnMut(&Object) -> bool = &mut found;
+    let mut found: &mut dyn FnMut(&LoadedObject) -> bool = &mut found;
     // SAFETY: the callback gets what it expects, which outlives the iteration.
     while_nobody_forks(|| unsafe { libc::dl_iterate_phdr(Some(one), (&raw mut found).cast()) });
 }
 
 /// Returns the first result of `look` among the objects of our linker namespace, in load order.
-pub fn find<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
+pub fn find<T>(mut look: impl FnMut(&LoadedObject) -> Option<T>) -> Option<T> {
     let mut found = None;
     each(|object| {
         found = look(object);
@@ -39,7 +41,7 @@ pub fn find<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
 
 /// Returns the first result of `look` as [`find`] does, without the loader's lock and without a function call. Only for objects
 /// that were loaded at the start, which are never unloaded.
-pub fn find_without_lock<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
+pub fn find_without_lock<T>(mut look: impl FnMut(&LoadedObject) -> Option<T>) -> Option<T> {
     unsafe extern "C" {
         static _r_debug: Debug;
     }
@@ -47,12 +49,12 @@ pub fn find_without_lock<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Optio
     // never removed.
     unsafe {
         successors(_r_debug.map.as_ref(), |map| map.next.as_ref())
-            .find_map(|map| look(&Object::of_link_map(map, 0, 0)))
+            .find_map(|map| look(&LoadedObject::of_link_map(map, 0, 0)))
     }
 }
 
 /// Returns the number of objects that were ever loaded, and the number that were ever unloaded.
-pub fn changes() -> (u64, u64) {
+pub fn load_and_unload_counts() -> (u64, u64) {
     unsafe extern "C" fn first(info: *mut dl_phdr_info, _: usize, changes: *mut c_void) -> c_int {
         // SAFETY: `info` is valid for this callback and `changes` are the numbers below.
         unsafe { *changes.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
@@ -64,11 +66,11 @@ pub fn changes() -> (u64, u64) {
     changes
 }
 
-/// Called after the program closed a library. If that unloaded a library, changes
-/// [`libraries_generation`](super::every_call::libraries_generation), because cached facts about libraries may be wrong.
+/// Changes [`libraries_generation`](super::every_call::libraries_generation) if the program's last `dlclose` unloaded
+/// a library, because cached facts about libraries may be wrong.
 pub fn note_closed() {
     static UNLOADED: AtomicU64 = AtomicU64::new(0);
-    let unloaded = changes().1;
+    let unloaded = load_and_unload_counts().1;
     if UNLOADED.swap(unloaded, Relaxed) != unloaded {
         EVERY_CALL.libraries.fetch_add(1, Release);
     }
@@ -91,7 +93,7 @@ pub fn is_our_code(address: usize) -> bool {
     (LOW.load(Relaxed)..HIGH.load(Relaxed)).contains(&address)
 }
 
-pub fn is_ours(object: &Object) -> bool {
+pub fn is_ours(object: &LoadedObject) -> bool {
     object.holds(own_address())
 }
 
@@ -102,13 +104,13 @@ pub fn is_second_copy() -> bool {
 }
 
 /// Returns true if an object was loaded before us: the program, and libraries that are preloaded before us.
-pub fn is_before_us(object: &Object) -> bool {
-    let is_it = |other: &Object| other.base == object.base;
+pub fn is_before_us(object: &LoadedObject) -> bool {
+    let is_it = |other: &LoadedObject| other.base == object.base;
     find(|other| (is_it(other) || is_ours(other)).then(|| !is_ours(other))) == Some(true)
 }
 
 /// Returns the next object after `object`, in the order of the start, that defines a name. `object` was loaded before us.
-pub fn next_definer(object: &Object, name: &CStr) -> Option<Object> {
+pub fn next_definer(object: &LoadedObject, name: &CStr) -> Option<LoadedObject> {
     let mut is_behind = false;
     find_of_start(|other| {
         let is_it = is_behind && other.symbol(name).is_some();
@@ -132,7 +134,7 @@ pub fn count_start() {
 }
 
 /// Returns the first result of `look` among the objects that were loaded at the start, in load order.
-pub fn find_of_start<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
+pub fn find_of_start<T>(mut look: impl FnMut(&LoadedObject) -> Option<T>) -> Option<T> {
     let mut left = OBJECTS_OF_START.load(Relaxed);
     find(|object| {
         let Some(less) = left.checked_sub(1) else { return Some(None) };
@@ -143,7 +145,7 @@ pub fn find_of_start<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T>
 
 /// Returns true if an object was loaded at the start of the program. Such an object is never unloaded, and its scope is the
 /// global one.
-pub fn is_of_start(object: &Object) -> bool {
+pub fn is_of_start(object: &LoadedObject) -> bool {
     find_of_start(|other| (other.base == object.base).then_some(())).is_some()
 }
 
@@ -162,9 +164,9 @@ pub unsafe fn base_of_handle(handle: *mut c_void) -> usize {
 /// # Safety
 ///
 /// `handle` is one that `dlopen` gave.
-pub unsafe fn object_of_handle(handle: *mut c_void) -> Object {
+pub unsafe fn object_of_handle(handle: *mut c_void) -> LoadedObject {
     // SAFETY: glibc's handles are link maps.
-    unsafe { Object::of_link_map(&*handle.cast::<LinkMap>(), 0, 0) }
+    unsafe { LoadedObject::of_link_map(&*handle.cast::<LinkMap>(), 0, 0) }
 }
 
 /// The address of glibc's `_dl_find_object`, which finds the object of an address without a lock; 0 before
@@ -197,19 +199,18 @@ fn dl_find_object(address: usize) -> Result<Option<DlFindObject>, ()> {
     }
     // SAFETY: the address of `_dl_find_object`, which has this type and fills no more than this structure.
     unsafe {
-        let find_object: unsafe extern "C" fn(usize, *mut DlFindObject) -> c_int =
-            core::mem::transmute(find_object);
+        let find_object: unsafe extern "C" fn(usize, *mut DlFindObject) -> c_int = core::mem::transmute(find_object);
         let mut found: DlFindObject = core::mem::zeroed();
         Ok((find_object(address, &mut found) == 0).then_some(found))
     }
 }
 
-pub fn containing(address: usize) -> Option<Object> {
+pub fn containing(address: usize) -> Option<LoadedObject> {
     match dl_find_object(address) {
         Ok(found) => {
             let DlFindObject { start, end, link_map, .. } = found?;
             // SAFETY: the link map is that of a loaded object.
-            unsafe { Some(Object::of_link_map(link_map.as_ref()?, start, end)) }
+            unsafe { Some(LoadedObject::of_link_map(link_map.as_ref()?, start, end)) }
         }
         Err(()) => find(|object| object.holds(address).then_some(*object)),
     }
@@ -226,7 +227,7 @@ pub fn unwind_table(address: usize) -> Option<usize> {
 }
 
 /// Returns the object of our namespace with this base address.
-pub fn at_base(base: usize) -> Option<Object> {
+pub fn at_base(base: usize) -> Option<LoadedObject> {
     find(|object| (object.base == base).then_some(*object))
 }
 
@@ -252,15 +253,15 @@ struct Debug {
 }
 
 /// Calls `found` with each object of the other linker namespaces, which `dlmopen` creates. Finds none before glibc 2.35.
-pub fn each_in_other_namespaces(mut found: impl FnMut(&Object)) {
-    let debug = find(|program| Some(program.debug())).unwrap_or(0) as *const Debug;
+pub fn each_in_other_namespaces(mut found: impl FnMut(&LoadedObject)) {
+    let debug = find(|program| Some(program.loader_debug_address())).unwrap_or(0) as *const Debug;
     // SAFETY: DT_DEBUG of the program points to the loader's r_debug, from version 2 on in its extended
     // form. Called at exit, when nobody loads any more.
     unsafe {
         let first = debug.as_ref().filter(|debug| debug.version >= 2);
         for debug in successors(first.and_then(|debug| debug.next.as_ref()), |debug| debug.next.as_ref()) {
             successors(debug.map.as_ref(), |map| map.next.as_ref())
-                .for_each(|map| found(&Object::of_link_map(map, 0, 0)));
+                .for_each(|map| found(&LoadedObject::of_link_map(map, 0, 0)));
         }
     }
 }

@@ -5,9 +5,9 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cupeer_spec::rank::Ranks;
 
-/// Largest number of bytes of an entry that are read.
+/// Number of bytes of an entry that are read: the first ones.
 const LONGEST: usize = 2048;
-/// Largest number of entries that are read.
+/// Number of entries that are read: the first ones.
 const MOST: usize = 4096;
 
 static RANK: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -28,11 +28,11 @@ pub fn find_ranks() {
     let mut ranks = Ranks::default();
     each(|variable| {
         if let Some(at) = variable.iter().position(|byte| *byte == b'=') {
-            ranks.see(&variable[..at], &variable[at + 1..]);
+            ranks.add_variable(&variable[..at], &variable[at + 1..]);
         }
     });
-    RANK.store(ranks.job().unwrap_or(u32::MAX), Relaxed);
-    LOCAL_RANK.store(ranks.host().unwrap_or(u32::MAX), Relaxed);
+    RANK.store(ranks.rank_in_job().unwrap_or(u32::MAX), Relaxed);
+    LOCAL_RANK.store(ranks.rank_on_host().unwrap_or(u32::MAX), Relaxed);
 }
 
 /// Calls `found` with each entry `NAME=value` of the environment, cut to [`LONGEST`] bytes.

@@ -16,7 +16,7 @@ pub struct EveryCall {
     /// Pointer to the armed faults; null if there are none, and [`UNREAD`] before those of the environment are read:
     /// `fault::inject`.
     pub armed: AtomicPtr<c_void>,
-    /// Page with the epoch of the process's record; [`NO_PAGE`] while there is none: [`epoch`].
+    /// Page with the epoch of the process's record; [`NO_PAGE`] while there is none: [`recording_epoch`].
     pub page: AtomicPtr<AtomicU64>,
     /// Epoch of the record that describes the driver's devices: `driver::queries`.
     pub described: AtomicU64,
@@ -60,14 +60,14 @@ pub const UNSEEN: u64 = u64::MAX;
 
 /// Returns true if plans were armed or disarmed in the job since this process last checked.
 #[inline(always)]
-pub fn is_behind() -> bool {
+pub fn has_unseen_plan_changes() -> bool {
     // SAFETY: the page is never unmapped.
     unsafe { (*EVERY_CALL.generation.load(Relaxed)).load(Relaxed) != EVERY_CALL.seen.load(Relaxed) }
 }
 
 /// Returns the epoch of this process's recording; 0 if there is none yet.
 #[inline(always)]
-pub fn epoch() -> u64 {
+pub fn recording_epoch() -> u64 {
     // SAFETY: the page is never unmapped.
     unsafe { (*EVERY_CALL.page.load(Relaxed)).load(Relaxed) }
 }
@@ -76,7 +76,7 @@ pub fn epoch() -> u64 {
 pub const GIVEN_UP: u64 = u64::MAX;
 
 pub fn has_record() -> bool {
-    !matches!(epoch(), 0 | GIVEN_UP)
+    !matches!(recording_epoch(), 0 | GIVEN_UP)
 }
 
 /// Pid of the process that described the driver's devices; 0 if none did.

@@ -3,13 +3,13 @@
 //! It contains functions that both the log and the recorder need.
 
 use super::errno::errno;
-use super::line::{Line, Short};
-use super::opened::Opened;
+use super::line::{LineBuffer, ShortText};
+use super::opened::OpenedFile;
 use super::signals::{bit, change_mask};
 use core::ffi::{CStr, c_int};
 use core::fmt::{self, Write};
 use core::ptr;
-use cupeer_spec::placeholders::{Piece, pieces};
+use cupeer_spec::placeholders::{FileNamePart, parse_file_name};
 
 /// Calls `found` with each name in a directory that is valid UTF-8, until it returns true. Does not use the C library's
 /// `opendir`, which allocates: a signal handler of the program may have interrupted its allocator.
@@ -19,21 +19,18 @@ pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
     /// Offset of the name of an entry in the kernel's `linux_dirent64`.
     const NAME: usize = 19;
     // SAFETY: the path ends in NUL; what is opened is closed below.
-    let descriptor =
-        unsafe { libc::open(directory.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) };
+    let descriptor = unsafe { libc::open(directory.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) };
     let mut entries = [0u8; 2048];
     // If the directory could not be opened, the kernel refuses the negative descriptor.
     'all: loop {
         // SAFETY: the kernel writes at most that many bytes, to an array of ours.
-        let read =
-            unsafe { libc::syscall(libc::SYS_getdents64, descriptor, entries.as_mut_ptr(), entries.len()) };
+        let read = unsafe { libc::syscall(libc::SYS_getdents64, descriptor, entries.as_mut_ptr(), entries.len()) };
         let mut left = &entries[..usize::try_from(read).unwrap_or(0)];
         if left.is_empty() {
             break;
         }
         while let Some(length) = left.get(LENGTH..).and_then(<[u8]>::first_chunk) {
-            let (entry, rest) =
-                left.split_at(usize::from(u16::from_ne_bytes(*length)).max(NAME).min(left.len()));
+            let (entry, rest) = left.split_at(usize::from(u16::from_ne_bytes(*length)).max(NAME).min(left.len()));
             let name = CStr::from_bytes_until_nul(entry.get(NAME..).unwrap_or_default()).unwrap_or_default();
             if name.to_str().is_ok_and(&mut found) {
                 break 'all;
@@ -52,13 +49,13 @@ pub const PATH_MAX: usize = 4096;
 
 /// Expands the placeholders in a path. Returns `None` if the result is longer than a path may be.
 pub fn expand<'a>(path: &CStr, pid: u32, place: &'a mut [u8; PATH_MAX]) -> Option<&'a CStr> {
-    let mut out = Line::new();
-    for piece in pieces(path.to_bytes()) {
+    let mut out = LineBuffer::new();
+    for piece in parse_file_name(path.to_bytes()) {
         match piece {
-            Piece::Text(text) => out.push(text).ok()?,
-            Piece::Pid => write!(out, "{pid}").ok()?,
-            Piece::Host => out.push(host(&mut [0; 65])).ok()?,
-            Piece::Variable(variable) => {
+            FileNamePart::Text(text) => out.push(text).ok()?,
+            FileNamePart::Pid => write!(out, "{pid}").ok()?,
+            FileNamePart::Host => out.push(read_host_name(&mut [0; 65])).ok()?,
+            FileNamePart::Variable(variable) => {
                 let mut name = [0u8; 256];
                 name[..255].get_mut(..variable.len())?.copy_from_slice(variable);
                 // SAFETY: the name ends in NUL, because the copy is shorter than the array.
@@ -68,7 +65,7 @@ pub fn expand<'a>(path: &CStr, pid: u32, place: &'a mut [u8; PATH_MAX]) -> Optio
                     out.push(unsafe { CStr::from_ptr(value) }.to_bytes()).ok()?;
                 }
             }
-            Piece::Stray => out.push(b"%").ok()?,
+            FileNamePart::Stray => out.push(b"%").ok()?,
         }
     }
     out.push(b"\0").ok()?;
@@ -76,7 +73,7 @@ pub fn expand<'a>(path: &CStr, pid: u32, place: &'a mut [u8; PATH_MAX]) -> Optio
     CStr::from_bytes_until_nul(place).ok()
 }
 
-pub fn host(place: &mut [u8; 65]) -> &[u8] {
+pub fn read_host_name(place: &mut [u8; 65]) -> &[u8] {
     // SAFETY: writes no more than that, so that a NUL stays.
     unsafe { libc::gethostname(place.as_mut_ptr().cast(), 64) };
     until_nul(place)
@@ -89,7 +86,7 @@ pub fn until_nul(bytes: &[u8]) -> &[u8] {
 
 /// Returns the target of a symbolic link, cut to the size of `place`; empty if it is unknown. The path must end in NUL.
 pub fn read_link<'a>(path: fmt::Arguments, place: &'a mut [u8]) -> &'a [u8] {
-    let path = Short::<48>::new(path);
+    let path = ShortText::<48>::new(path);
     let path = path.c_text().unwrap_or_default().as_ptr();
     // SAFETY: the path ends in NUL, and the place has that many bytes.
     let length = unsafe { libc::readlink(path, place.as_mut_ptr().cast(), place.len()) };
@@ -156,7 +153,7 @@ fn write_all(file: c_int, mut bytes: &[u8]) -> Result<(), c_int> {
 
 /// Reads a file of the system into `place`, as much as fits. Returns the number of bytes.
 pub fn read(path: &CStr, place: &mut [u8]) -> Result<usize, c_int> {
-    let file = Opened::behind_link(path, libc::O_RDONLY)?;
+    let file = OpenedFile::open_following_links(path, libc::O_RDONLY)?;
     read_from(file.descriptor(), place)
 }
 

@@ -57,7 +57,7 @@ static FORKED_LAST: AtomicU32 = AtomicU32::new(0);
 static PARENT: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the pid of the parent that this process was forked from; `None` if that parent may have inherited state of its own.
-pub fn forked_from() -> Option<u32> {
+pub fn parent_pid_of_fork() -> Option<u32> {
     Some(PARENT.load(SeqCst)).filter(|pid| *pid != 0)
 }
 
@@ -92,7 +92,7 @@ pub fn watch_forks() {
 /// Pid of the process in which a call of cuInit succeeded, this one or an ancestor; 0 if none was seen.
 static INITIALIZED_BY: AtomicU32 = AtomicU32::new(0);
 
-/// Notes that a call of cuInit has succeeded in this process.
+/// Stores this process as the one in which a call of cuInit succeeded.
 pub fn note_initialized() {
     INITIALIZED_BY.store(std::process::id(), Relaxed);
 }
@@ -100,12 +100,12 @@ pub fn note_initialized() {
 /// True if this process forked after it had initialized the driver: the recordings of its children may say so.
 static FORKS_LATE: AtomicBool = AtomicBool::new(false);
 
-pub fn forks_late() -> bool {
+pub fn has_forked_late() -> bool {
     FORKS_LATE.load(Relaxed)
 }
 
 /// Returns true if a fork now would be after this process has itself initialized the driver, as far as is known.
-pub fn would_fork_late() -> bool {
+pub fn note_fork_if_late() -> bool {
     let would_fork_late = has_initialized();
     FORKS_LATE.fetch_or(would_fork_late, Relaxed);
     would_fork_late
@@ -133,5 +133,5 @@ pub fn initialized_before_fork(epoch: u64) -> Option<u32> {
     let by = INITIALIZED_BY.load(Relaxed);
     let is_inherited = by != 0 && by != std::process::id();
     // A process that is older than the parent is not named.
-    is_inherited.then(|| if forked_from() == Some(by) { by } else { 0 })
+    is_inherited.then(|| if parent_pid_of_fork() == Some(by) { by } else { 0 })
 }

@@ -1,7 +1,7 @@
 //! The guard around the library's own work, which leaves no trace in the program.
 
 use super::arch::{DEFERRED, pthread_setcanceltype};
-use super::aside::with_room;
+use super::aside::run_with_enough_stack;
 use core::ffi::c_int;
 use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ pub fn guarded(work: impl FnOnce()) {
     fn done(work: &mut dyn FnMut()) {
         let before = begin();
         // A panic here is an error of ours, and the program gets its result anyway.
-        let _ = catch_unwind(AssertUnwindSafe(|| with_room(work)));
+        let _ = catch_unwind(AssertUnwindSafe(|| run_with_enough_stack(work)));
         end(before);
     }
     let mut work = Some(work);
@@ -29,11 +29,11 @@ const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 /// The cancellation state that a thread of the program had before our work: see [`with_cancellation_restored`].
 #[derive(Clone, Copy)]
-pub struct Cancelling(c_int);
+pub struct CancellationState(c_int);
 
 /// Does work that a signal handler of the program may leave by siglongjmp, within `guarded_waiting`. During the work, the thread
 /// can be cancelled as the program wants it. The work must not call a cancellation point.
-pub fn with_cancellation_restored(Cancelling(before): Cancelling, work: impl FnOnce()) {
+pub fn with_cancellation_restored(CancellationState(before): CancellationState, work: impl FnOnce()) {
     let (mut kind, mut state) = (0, 0);
     // SAFETY: both are writable. Of the deferred type, nothing ends the thread before it calls something that may.
     unsafe {
@@ -50,7 +50,7 @@ pub fn with_cancellation_restored(Cancelling(before): Cancelling, work: impl FnO
 }
 
 /// Like [`guarded`], for work that waits. The work receives the cancellation state of the thread.
-pub fn guarded_waiting(work: impl FnOnce(Cancelling)) {
+pub fn guarded_waiting(work: impl FnOnce(CancellationState)) {
     let before = begin();
     let _ = catch_unwind(AssertUnwindSafe(|| work(before.0)));
     end(before);
@@ -58,16 +58,16 @@ pub fn guarded_waiting(work: impl FnOnce(Cancelling)) {
 
 /// Disables cancellation of this thread. Returns the cancellation state and `errno` from before. A separate function, because the
 /// stack may be small.
-fn begin() -> (Cancelling, c_int) {
+fn begin() -> (CancellationState, c_int) {
     let mut cancelling = 0;
     // SAFETY: __errno_location gives this thread's errno, always valid; `cancelling` is writable.
     unsafe {
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut cancelling);
-        (Cancelling(cancelling), *libc::__errno_location())
+        (CancellationState(cancelling), *libc::__errno_location())
     }
 }
 
-fn end((Cancelling(cancelling), errno): (Cancelling, c_int)) {
+fn end((CancellationState(cancelling), errno): (CancellationState, c_int)) {
     // SAFETY: __errno_location gives this thread's errno, always valid, and the state is one that the function gave.
     unsafe {
         *libc::__errno_location() = errno;

@@ -3,7 +3,7 @@
 //! Readers take no lock and write nothing. Those that change the table take turns; if one cannot, no handle is known from then
 //! on. If there is no room for a handle, it is not known.
 
-use super::book::Book;
+use super::book::LockedFacts;
 use core::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -11,16 +11,16 @@ use core::sync::atomic::{
 
 /// Number of places that are searched for one handle.
 const WINDOW: usize = 32;
-/// Value of [`Place::handle`] for a place that was used before and is free. It is no handle, because drivers return addresses as
-/// handles.
+/// Value of [`HandleSlot::handle`] for an entry that was used before and is free. It cannot be a handle, because
+/// drivers return addresses as handles.
 const FREE: u64 = 1;
 
-/// A type of data about handles, with an initial value.
+/// Data about a handle, with a value for entries without data.
 pub trait Blank {
     const BLANK: Self;
 }
 
-struct Place<T> {
+struct HandleSlot<T> {
     /// The handle; 0 if the place was never used, or [`FREE`].
     handle: AtomicU64,
     known: T,
@@ -28,9 +28,9 @@ struct Place<T> {
 
 /// A table with room for data about `N` handles. `N` is a power of two.
 pub struct Handles<T, const N: usize> {
-    places: [Place<T>; N],
+    places: [HandleSlot<T>; N],
     /// Lock for the threads that change the places.
-    writer: Book<()>,
+    writer: LockedFacts<()>,
     /// True if any handle was ever noted.
     has_any: AtomicBool,
     /// True if a change was missed. After that, no handle is found.
@@ -41,8 +41,8 @@ impl<T: Blank, const N: usize> Handles<T, N> {
     pub const fn new() -> Self {
         const { assert!(N.is_power_of_two()) };
         Handles {
-            places: [const { Place { handle: AtomicU64::new(0), known: T::BLANK } }; N],
-            writer: Book::new(()),
+            places: [const { HandleSlot { handle: AtomicU64::new(0), known: T::BLANK } }; N],
+            writer: LockedFacts::new(()),
             has_any: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
         }
@@ -53,23 +53,23 @@ impl<T: Blank, const N: usize> Handles<T, N> {
         self.has_any.load(Relaxed)
     }
 
-    fn window(&self, handle: u64) -> impl Iterator<Item = &Place<T>> {
+    fn slots_to_probe(&self, handle: u64) -> impl Iterator<Item = &HandleSlot<T>> {
         let first = (handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - N.ilog2())) as usize;
         (0..WINDOW).map(move |step| &self.places[(first + step) % N])
     }
 
-    fn place(&self, handle: u64) -> Option<&Place<T>> {
+    fn find_slot(&self, handle: u64) -> Option<&HandleSlot<T>> {
         if !is_handle(handle) || self.is_lost.load(Relaxed) {
             return None;
         }
-        let is_used = |place: &&Place<T>| place.handle.load(Acquire) != 0;
-        self.window(handle).take_while(is_used).find(|place| place.handle.load(Acquire) == handle)
+        let is_used = |place: &&HandleSlot<T>| place.handle.load(Acquire) != 0;
+        self.slots_to_probe(handle).take_while(is_used).find(|place| place.handle.load(Acquire) == handle)
     }
 
     /// Returns the data about a handle; `None` if it is not known.
     #[inline]
     pub fn find(&self, handle: u64) -> Option<&T> {
-        self.place(handle).map(|place| &place.known)
+        self.find_slot(handle).map(|place| &place.known)
     }
 
     fn change(&self, work: impl FnOnce()) {
@@ -78,11 +78,12 @@ impl<T: Blank, const N: usize> Handles<T, N> {
         }
     }
 
-    /// Notes a handle, and writes the data about it. Lookups do not find the handle before the data is written.
+    /// Adds a handle, or replaces its data: `write` stores the data. Lookups do not find the handle before the data is
+    /// written.
     pub fn note(&self, handle: u64, write: impl FnOnce(&T)) {
         self.change(|| {
-            let known = self.window(handle).find(|place| place.handle.load(Relaxed) == handle);
-            let free = || self.window(handle).find(|place| !is_handle(place.handle.load(Relaxed)));
+            let known = self.slots_to_probe(handle).find(|place| place.handle.load(Relaxed) == handle);
+            let free = || self.slots_to_probe(handle).find(|place| !is_handle(place.handle.load(Relaxed)));
             let Some(place) = known.or_else(free) else { return };
             self.has_any.store(true, Relaxed);
             place.handle.store(FREE, Release);
@@ -93,10 +94,8 @@ impl<T: Blank, const N: usize> Handles<T, N> {
 
     /// Forgets a handle.
     pub fn forget(&self, handle: u64) {
-        if self.has_any() && self.place(handle).is_some() {
-            self.change(|| {
-                self.place(handle).into_iter().for_each(|place| place.handle.store(FREE, Release))
-            });
+        if self.has_any() && self.find_slot(handle).is_some() {
+            self.change(|| self.find_slot(handle).into_iter().for_each(|place| place.handle.store(FREE, Release)));
         }
     }
 
@@ -106,10 +105,8 @@ impl<T: Blank, const N: usize> Handles<T, N> {
         if !self.has_any() {
             return;
         }
-        let is_over = |place: &&Place<T>| is_handle(place.handle.load(Relaxed)) && is_over(&place.known);
-        self.change(|| {
-            self.places.iter().filter(is_over).for_each(|place| place.handle.store(FREE, Release))
-        });
+        let is_over = |place: &&HandleSlot<T>| is_handle(place.handle.load(Relaxed)) && is_over(&place.known);
+        self.change(|| self.places.iter().filter(is_over).for_each(|place| place.handle.store(FREE, Release)));
     }
 }
 

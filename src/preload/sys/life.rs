@@ -5,10 +5,10 @@
 
 use super::errno::errno;
 use super::files::{self, each_name};
-use super::line::Short;
+use super::line::ShortText;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-pub use cupeer_rules::decide::Life;
+pub use cupeer_rules::decide::ProcessLife;
 use cupeer_spec::proc::{self, Stat};
 use cupeer_spec::record::live::Entry;
 
@@ -28,7 +28,7 @@ pub struct ProcessState {
 
 /// Returns true if /proc shows the processes of our pid namespace. If the /proc of another namespace is mounted, a pid there
 /// belongs to another process.
-fn shows_ours() -> bool {
+fn does_proc_show_ours() -> bool {
     /// Pid of the process that has checked this; a process cannot change its pid namespace.
     static SEEN: AtomicU32 = AtomicU32::new(0);
     let pid = std::process::id();
@@ -41,7 +41,7 @@ fn shows_ours() -> bool {
         let mut text = [0u8; 1024];
         let length = files::read(c"/proc/self/status", &mut text).unwrap_or(0);
         // The mounted /proc belongs to a namespace above ours.
-        if proc::pids(&text[..length]).count() > 1 {
+        if proc::parse_pids(&text[..length]).count() > 1 {
             return false;
         }
         SEEN.store(pid, Relaxed);
@@ -69,7 +69,7 @@ pub fn read_state(pid: u32) -> Option<ProcessState> {
 
 /// Returns true if a thread of a process is not ending.
 fn has_running_thread(pid: u32) -> bool {
-    let path = Short::<48>::new(format_args!("/proc/{pid}/task\0"));
+    let path = ShortText::<48>::new(format_args!("/proc/{pid}/task\0"));
     let mut found = false;
     each_name(path.c_text().unwrap_or_default(), |tid| {
         let is_thread = tid.bytes().all(|byte| byte.is_ascii_digit());
@@ -81,29 +81,29 @@ fn has_running_thread(pid: u32) -> bool {
 }
 
 fn stat(path: fmt::Arguments) -> Option<Stat> {
-    let path = Short::<64>::new(path);
+    let path = ShortText::<64>::new(path);
     let mut text = [0u8; 512];
     let length = files::read(path.c_text()?, &mut text).ok()?;
     Stat::parse(&text[..length])
 }
 
 /// Returns whether the process of an entry of the live table is running. `own_pid_ns` is the pid namespace of this process.
-pub fn of_entry(entry: &Entry, own_pid_ns: u64) -> Life {
+pub fn of_entry(entry: &Entry, own_pid_ns: u64) -> ProcessLife {
     if entry.pid_ns != own_pid_ns || own_pid_ns == 0 {
-        return Life::Unknown;
+        return ProcessLife::Unknown;
     }
-    let Some(seen) = shows_ours().then(|| read_state(entry.pid)).flatten() else {
-        return if exists(entry.pid) { Life::Unknown } else { Life::Gone };
+    let Some(seen) = does_proc_show_ours().then(|| read_state(entry.pid)).flatten() else {
+        return if exists(entry.pid) { ProcessLife::Unknown } else { ProcessLife::Gone };
     };
     if seen.started != entry.started {
-        return if has_our_clock(entry.pid) { Life::Gone } else { Life::Unknown };
+        return if has_our_clock(entry.pid) { ProcessLife::Gone } else { ProcessLife::Unknown };
     }
     let is_another = seen.stack != 0 && entry.stack != 0 && seen.stack != entry.stack;
-    if seen.is_ending || is_another { Life::Gone } else { Life::Runs }
+    if seen.is_ending || is_another { ProcessLife::Gone } else { ProcessLife::Runs }
 }
 
 /// Returns true if the process of an entry has executed another program since the entry was made.
-pub fn is_another_program(entry: &Entry) -> bool {
+pub fn has_executed_another(entry: &Entry) -> bool {
     read_state(entry.pid).is_some_and(|seen| seen.started == entry.started && !seen.is_ending)
 }
 
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn this_process_runs_and_a_child_that_was_waited_for_does_not() {
         let own = read_state(std::process::id()).expect("this process");
-        assert!(shows_ours() && has_our_clock(std::process::id()));
+        assert!(does_proc_show_ours() && has_our_clock(std::process::id()));
         assert!(!own.is_ending && own.started > 0 && own.stack > 0);
         let mut child = std::process::Command::new("true").spawn().expect("a child");
         let pid = child.id();

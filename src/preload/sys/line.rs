@@ -3,21 +3,21 @@
 use core::ffi::CStr;
 use core::fmt;
 use core::mem::MaybeUninit;
-use cupeer_spec::value::is_wild;
+use cupeer_spec::value::is_unsafe_for_terminal;
 
 /// Length of the longest line in bytes. A pipe takes so many bytes at once, so lines of several processes do not mix.
 pub const LONGEST: usize = 4096;
 
 /// A buffer for one line. Text that does not fit is refused.
-pub struct Line {
+pub struct LineBuffer {
     bytes: [MaybeUninit<u8>; LONGEST],
     length: usize,
     overflowed: bool,
 }
 
-impl Line {
+impl LineBuffer {
     pub fn new() -> Self {
-        Line { bytes: [const { MaybeUninit::uninit() }; LONGEST], length: 0, overflowed: false }
+        LineBuffer { bytes: [const { MaybeUninit::uninit() }; LONGEST], length: 0, overflowed: false }
     }
 
     /// Returns the bytes that were written so far.
@@ -54,13 +54,13 @@ impl Line {
 }
 
 /// A text of at most `N` bytes on the stack. Text that does not fit is refused.
-pub struct Short<const N: usize> {
+pub struct ShortText<const N: usize> {
     bytes: [u8; N],
     length: usize,
 }
 
-impl<const N: usize> Short<N> {
-    pub const EMPTY: Self = Short { bytes: [0; N], length: 0 };
+impl<const N: usize> ShortText<N> {
+    pub const EMPTY: Self = ShortText { bytes: [0; N], length: 0 };
 
     /// Creates a text from format arguments, cut if it does not fit.
     pub fn new(text: fmt::Arguments) -> Self {
@@ -79,7 +79,7 @@ impl<const N: usize> Short<N> {
     }
 }
 
-impl<const N: usize> fmt::Write for Short<N> {
+impl<const N: usize> fmt::Write for ShortText<N> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let place = self.bytes.get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
         place.copy_from_slice(text.as_bytes());
@@ -94,14 +94,16 @@ pub struct Sanitized<W: fmt::Write>(pub W);
 
 impl<W: fmt::Write> fmt::Write for Sanitized<W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        text.split_inclusive(is_wild).try_for_each(|part| match part.strip_suffix(is_wild) {
-            Some(tame) => self.0.write_str(tame).and_then(|()| self.0.write_str("?")),
-            None => self.0.write_str(part),
+        text.split_inclusive(is_unsafe_for_terminal).try_for_each(|part| {
+            match part.strip_suffix(is_unsafe_for_terminal) {
+                Some(tame) => self.0.write_str(tame).and_then(|()| self.0.write_str("?")),
+                None => self.0.write_str(part),
+            }
         })
     }
 }
 
-impl fmt::Write for Line {
+impl fmt::Write for LineBuffer {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.push(text.as_bytes())
     }
@@ -115,7 +117,7 @@ mod tests {
     #[test]
     fn a_long_line_is_cut_behind_a_word() {
         let cut = |text: &str, most| {
-            let mut line = Line::new();
+            let mut line = LineBuffer::new();
             line.push(text.as_bytes()).unwrap();
             line.cut(most);
             String::from_utf8(line.bytes().to_vec()).unwrap()
@@ -131,13 +133,13 @@ mod tests {
         let mut text = String::new();
         write!(Sanitized(&mut text), "a\x1b[31m\"\nb\u{202e}\t").unwrap();
         assert_eq!(text, "a?[31m\"?b??");
-        assert_eq!(Short::<4>::new(format_args!("ab\0")).c_text(), Some(c"ab"));
-        assert_eq!(Short::<2>::new(format_args!("ab\0")).c_text(), None);
+        assert_eq!(ShortText::<4>::new(format_args!("ab\0")).c_text(), Some(c"ab"));
+        assert_eq!(ShortText::<2>::new(format_args!("ab\0")).c_text(), None);
     }
 
     #[test]
     fn text_that_does_not_fit_is_refused_whole() {
-        let mut line = Line::new();
+        let mut line = LineBuffer::new();
         assert!(line.push(&[b'a'; LONGEST - 1]).is_ok());
         assert!(line.write_str("bc").is_err());
         assert_eq!(line.bytes().len(), LONGEST - 1);

@@ -40,7 +40,7 @@ impl Lock {
 
     /// Does work while holding the lock, if the lock is free. Returns true if the work was done.
     pub fn try_with(&self, work: &mut Option<impl FnOnce()>) -> bool {
-        signals::held_back(|| {
+        signals::with_signals_blocked(|| {
             let pid = std::process::id();
             let holder = self.0.load(Acquire);
             let is_taken = holder == pid || holder != 0 && shares_memory_with(holder);

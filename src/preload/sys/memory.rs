@@ -2,7 +2,7 @@
 //!
 //! It never comes from the program's malloc, which a signal handler may have interrupted, and never exceeds what was
 //! reserved before: Rust ends the process if a collection gets no memory. So code that builds a collection first
-//! declares how much it may take ([`within`]), and does without it if that is not available.
+//! declares how much it may take ([`run_with_reserved_memory`]), and does without it if that is not available.
 //!
 //! Nothing on the path of a call needs this.
 
@@ -18,10 +18,10 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The global allocator of this library, in place of malloc.
-struct Collections;
+struct CollectionAllocator;
 
 #[global_allocator]
-static COLLECTIONS: Collections = Collections;
+static COLLECTIONS: CollectionAllocator = CollectionAllocator;
 
 /// Largest size of pieces that are reused through lists of free pieces, in bytes.
 const SMALL: usize = 4096;
@@ -47,7 +47,7 @@ struct Free {
 
 /// Does work whose collections take no more than this many bytes. The work returns its result, and true if the result is kept;
 /// otherwise all of its memory is freed. Returns `None` if there is not so much memory, or if the work panicked.
-pub fn within<T>(bytes: usize, work: impl FnOnce() -> (T, bool)) -> Option<T> {
+pub fn run_with_reserved_memory<T>(bytes: usize, work: impl FnOnce() -> (T, bool)) -> Option<T> {
     let thread = thread();
     let size = (size_of::<Region>() + bytes).next_multiple_of(page_size());
     let start = region_memory(size)?;
@@ -93,7 +93,7 @@ fn region_memory(size: usize) -> Option<*mut u8> {
     if size <= INITIAL_SIZE && !IS_TAKEN.swap(true, Relaxed) {
         return Some(INITIAL_MEMORY.0.get().cast());
     }
-    pages::new(size, 0).ok()
+    pages::map_zeroed(size, 0).ok()
 }
 
 impl Region {
@@ -164,7 +164,7 @@ fn outside(layout: Layout) -> *mut u8 {
 }
 
 // SAFETY: each piece is taken once, is as large and as aligned as asked, and used again after it was given back alone.
-unsafe impl GlobalAlloc for Collections {
+unsafe impl GlobalAlloc for CollectionAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the region is this thread's.
         unsafe { own_region().as_mut().map_or_else(|| outside(layout), |region| region.take(layout)) }
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn unused_memory_of_a_region_is_given_back() {
         for is_kept in [true, false] {
-            let made = within(1 << 20, || {
+            let made = run_with_reserved_memory(1 << 20, || {
                 let bytes = vec![7u8; 100_000];
                 let first = bytes.as_ptr();
                 let mut text = String::new();
@@ -240,7 +240,7 @@ mod tests {
             let read = program_memory::copy(first + 50_000, &mut copy);
             assert_eq!((read, copy), if is_kept { (16, [7; 16]) } else { (0, [0; 16]) });
         }
-        assert!(within(usize::MAX / 4, || ((), true)).is_none());
+        assert!(run_with_reserved_memory(usize::MAX / 4, || ((), true)).is_none());
         assert_eq!(taken(), 0);
     }
 }

@@ -3,8 +3,8 @@
 
 use super::environment;
 use super::files;
-use super::line::Short;
-use super::opened::Opened;
+use super::line::ShortText;
+use super::opened::OpenedFile;
 use core::fmt;
 use cupeer_spec::env;
 
@@ -15,14 +15,14 @@ const LIBRARY: &[u8] = b"/libcupeer.so";
 pub fn is_recorded_elsewhere(pid: u32) -> bool {
     let (mut own, mut length) = ([0u8; 1024], 0);
     environment::each(|variable| {
-        if let Some(value) = value_of(variable) {
+        if let Some(value) = recording_directory_in(variable) {
             length = value.len().min(own.len());
             own[..length].copy_from_slice(&value[..length]);
         }
     });
     let mut is_elsewhere = false;
     each_piece(format_args!("/proc/{pid}/environ\0"), 0, |variable| {
-        if let Some(value) = value_of(variable) {
+        if let Some(value) = recording_directory_in(variable) {
             is_elsewhere = value != &own[..length];
         }
     });
@@ -36,15 +36,15 @@ fn has_our_library(pid: u32) -> bool {
 }
 
 /// Returns the value in `NAME=value` if the variable is the one that names the directory of the recording.
-fn value_of(variable: &[u8]) -> Option<&[u8]> {
+fn recording_directory_in(variable: &[u8]) -> Option<&[u8]> {
     variable.strip_prefix(env::OUT.as_bytes())?.strip_prefix(b"=")
 }
 
 /// Calls `found` with each piece of a file of the system (such as /proc), split at a separator. Long pieces are passed in parts.
 fn each_piece(path: fmt::Arguments, separator: u8, mut found: impl FnMut(&[u8])) {
-    let path = Short::<48>::new(path);
+    let path = ShortText::<48>::new(path);
     let Some(path) = path.c_text() else { return };
-    let Ok(file) = Opened::behind_link(path, libc::O_RDONLY) else { return };
+    let Ok(file) = OpenedFile::open_following_links(path, libc::O_RDONLY) else { return };
     let (mut bytes, mut kept) = ([0u8; 4096], 0);
     loop {
         let read = files::read_from(file.descriptor(), &mut bytes[kept..]).unwrap_or(0);
@@ -75,9 +75,8 @@ mod tests {
         let (mut lines, mut whole) = (Vec::new(), String::new());
         each_piece(format_args!("/proc/self/status\0"), b'\n', |line| lines.push(line.to_vec()));
         std::fs::File::open("/proc/self/status").unwrap().read_to_string(&mut whole).unwrap();
-        let names = |text: Vec<&str>| {
-            text.iter().filter_map(|l| Some(l.split_once(':')?.0.to_owned())).collect::<Vec<_>>()
-        };
+        let names =
+            |text: Vec<&str>| text.iter().filter_map(|l| Some(l.split_once(':')?.0.to_owned())).collect::<Vec<_>>();
         let read: Vec<&str> = lines.iter().filter_map(|line| std::str::from_utf8(line).ok()).collect();
         assert_eq!(names(read), names(whole.lines().collect()));
         let mut variables = 0;
@@ -87,11 +86,8 @@ mod tests {
 
     #[test]
     fn a_process_without_our_library_is_not_recorded() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .env(env::OUT, "/elsewhere")
-            .spawn()
-            .expect("a child");
+        let mut child =
+            std::process::Command::new("sleep").arg("60").env(env::OUT, "/elsewhere").spawn().expect("a child");
         assert!(!is_recorded_elsewhere(child.id()) && !has_our_library(child.id()));
         child.kill().expect("it runs");
         child.wait().expect("its end");

@@ -7,8 +7,8 @@ use super::arch::{self, Relocation, page_size};
 use core::ffi::{CStr, c_char, c_void};
 use core::ops::Range;
 use libc::{
-    Elf64_Ehdr, Elf64_Phdr, Elf64_Rela, Elf64_Sym, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD,
-    PT_NOTE, dl_phdr_info,
+    Elf64_Ehdr, Elf64_Phdr, Elf64_Rela, Elf64_Sym, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD, PT_NOTE,
+    dl_phdr_info,
 };
 
 const DT_PLTRELSZ: u64 = 2;
@@ -26,7 +26,7 @@ const STT_OBJECT: u8 = 1;
 const STT_GNU_IFUNC: u8 = 10;
 
 #[derive(Clone, Copy)]
-pub struct Object {
+pub struct LoadedObject {
     /// Difference between an address in memory and the address in the object's file.
     pub base: usize,
     /// Address of the first mapped byte of the object.
@@ -66,7 +66,7 @@ pub struct Symbol {
 }
 
 /// A place in memory where an object keeps the address of a symbol.
-pub struct Slot {
+pub struct AddressSlot {
     name: *const c_char,
     /// Address of the place; for a copy relocation, address of the copied bytes.
     pub place: *mut usize,
@@ -74,7 +74,7 @@ pub struct Slot {
     pub is_copy: bool,
 }
 
-impl Slot {
+impl AddressSlot {
     /// Returns the name of the symbol.
     pub fn name(&self) -> &'static CStr {
         // SAFETY: in the string table of a loaded object, whose texts end in NUL.
@@ -92,11 +92,11 @@ pub struct LinkMap {
     pub next: *const LinkMap,
 }
 
-impl Object {
+impl LoadedObject {
     /// # Safety
     ///
     /// `info` describes a loaded object.
-    pub unsafe fn read(info: &dl_phdr_info) -> Self {
+    pub unsafe fn from_phdr_info(info: &dl_phdr_info) -> Self {
         let base = info.dlpi_addr as usize;
         let count = if info.dlpi_phdr.is_null() { 0 } else { usize::from(info.dlpi_phnum) };
         let headers = (info.dlpi_phdr, count);
@@ -118,7 +118,7 @@ impl Object {
             // SAFETY: the dynamic section of a loaded object is mapped.
             start => unsafe { Dynamic::read(start, base, low..high) },
         };
-        Object { base, low, high, unwind, read_only, headers, name: info.dlpi_name, dynamic }
+        LoadedObject { base, low, high, unwind, read_only, headers, name: info.dlpi_name, dynamic }
     }
 
     /// Returns the object of an entry in the loader's list, with this address range; 0 and 0 if the range is unknown.
@@ -130,7 +130,7 @@ impl Object {
         // SAFETY: as promised.
         let dynamic = unsafe { Dynamic::read(map.dynamic, map.base, low..high) };
         let headers = (core::ptr::null(), 0);
-        Object { base: map.base, low, high, unwind: 0, read_only: (0, 0), headers, name: map.name, dynamic }
+        LoadedObject { base: map.base, low, high, unwind: 0, read_only: (0, 0), headers, name: map.name, dynamic }
     }
 
     /// Returns the part of the object that contains an address: all of it if no page is missing between its segments.
@@ -175,7 +175,7 @@ impl Object {
     /// # Safety
     ///
     /// The place is one of the object's, and the value what whoever calls by it may reach.
-    pub unsafe fn write(&self, place: *mut usize, value: usize) {
+    pub unsafe fn write_slot(&self, place: *mut usize, value: usize) {
         let size = page_size();
         let page = (place as usize & !(size - 1)) as *mut c_void;
         let read_only = self.is_read_only(place);
@@ -211,7 +211,7 @@ impl Object {
     }
 
     /// Returns true if other objects refer to this object by a name.
-    pub fn is_called(&self, name: &CStr) -> bool {
+    pub fn is_referred_to_by(&self, name: &CStr) -> bool {
         let path = self.path().to_bytes();
         let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         self.soname() == Some(name) || path == name.to_bytes() || file == name.to_bytes()
@@ -273,9 +273,10 @@ impl Object {
     }
 
     pub fn path_hash(&self) -> u64 {
-        self.path().to_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+        self.path()
+            .to_bytes()
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
     }
 
     /// Returns the name by which other objects refer to this object (DT_SONAME); `None` without one.
@@ -307,11 +308,11 @@ impl Object {
     /// Returns true if an entry of the symbol table has this name.
     fn is_named(&self, entry: &Elf64_Sym, wanted: &CStr) -> bool {
         // SAFETY: an offset into the object's string table, whose texts end in NUL.
-        unsafe { is_text((self.dynamic.strtab + entry.st_name as usize) as *const c_char, wanted) }
+        unsafe { equals_text((self.dynamic.strtab + entry.st_name as usize) as *const c_char, wanted) }
     }
 
     /// Returns the address of the loader's `r_debug`, which only the program itself refers to; otherwise 0.
-    pub fn debug(&self) -> usize {
+    pub fn loader_debug_address(&self) -> usize {
         self.dynamic.debug
     }
 
@@ -332,16 +333,16 @@ impl Object {
             (0, 0) => None,
             (0, table) => self.symbol_by_hash(table, name()),
             // SAFETY: the object's own table.
-            (table, _) if unsafe { may_have(table, hash) } => self.symbol_by_gnu_hash(table, &name, hash),
+            (table, _) if unsafe { may_filter_contain(table, hash) } => self.symbol_by_gnu_hash(table, &name, hash),
             _ => None,
         }
     }
 
     /// Returns the indexes of those hashes whose names the object may define; for most objects, there are none.
-    pub fn may_define<'a>(&self, hashes: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
+    pub fn candidate_indexes<'a>(&self, hashes: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
         let table = self.dynamic.gnu_hash;
         // SAFETY: the object's own table.
-        let may = move |hash: u32| table == 0 || unsafe { may_have(table, hash) };
+        let may = move |hash: u32| table == 0 || unsafe { may_filter_contain(table, hash) };
         hashes.iter().enumerate().filter(move |(_, hash)| may(**hash)).map(|(index, _)| index)
     }
 
@@ -352,14 +353,10 @@ impl Object {
 
     #[inline(never)]
     #[unsafe(link_section = ".text.startup")]
-    fn symbol_by_gnu_hash<'a>(
-        &self,
-        table: usize,
-        name: &impl Fn() -> &'a CStr,
-        wanted: u32,
-    ) -> Option<Symbol> {
-        // SAFETY: see `may_have`. Behind the filter are the buckets, then one hash for each symbol from `first` on, of which
-        // the last of a chain has its lowest bit set. All of it is mapped, with the symbols and strings that it refers to.
+    fn symbol_by_gnu_hash<'a>(&self, table: usize, name: &impl Fn() -> &'a CStr, wanted: u32) -> Option<Symbol> {
+        // SAFETY: see `may_filter_contain`. Behind the filter are the buckets, then one hash for each symbol from
+        // `first` on, of which the last of a chain has its lowest bit set. All of it is mapped, with the symbols and
+        // strings that it refers to.
         unsafe {
             let words = table as *const u32;
             let (buckets, first, bloom_size) = (*words, *words.add(1), *words.add(2));
@@ -432,7 +429,7 @@ impl Object {
     }
 
     /// Calls `found` with each place in which the object keeps the address of a named symbol.
-    pub fn each_slot(&self, mut found: impl FnMut(Slot)) {
+    pub fn each_slot(&self, mut found: impl FnMut(AddressSlot)) {
         if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 {
             return;
         }
@@ -441,21 +438,18 @@ impl Object {
                 continue;
             }
             // SAFETY: the relocation table of a loaded object stays mapped.
-            let relocations = unsafe {
-                core::slice::from_raw_parts(start as *const Elf64_Rela, size / size_of::<Elf64_Rela>())
-            };
+            let relocations =
+                unsafe { core::slice::from_raw_parts(start as *const Elf64_Rela, size / size_of::<Elf64_Rela>()) };
             for relocation in relocations {
                 let (symbol, kind) = ((relocation.r_info >> 32) as usize, relocation.r_info as u32);
-                let Some(kept) =
-                    arch::relocation_of(kind).filter(|_| symbol != 0 && relocation.r_addend == 0)
-                else {
+                let Some(kept) = arch::relocation_of(kind).filter(|_| symbol != 0 && relocation.r_addend == 0) else {
                     continue;
                 };
                 // SAFETY: the index is of the object's own symbol table.
                 let name = unsafe { self.entry(symbol) }.st_name as usize;
                 let name = (self.dynamic.strtab + name) as *const c_char;
                 let place = self.base.wrapping_add(relocation.r_offset as usize) as *mut usize;
-                found(Slot { name, place, is_copy: kept == Relocation::Copy });
+                found(AddressSlot { name, place, is_copy: kept == Relocation::Copy });
             }
         }
     }
@@ -467,7 +461,7 @@ impl Object {
 ///
 /// The table is the DT_GNU_HASH of a loaded object.
 #[inline(always)]
-unsafe fn may_have(table: usize, wanted: u32) -> bool {
+unsafe fn may_filter_contain(table: usize, wanted: u32) -> bool {
     // SAFETY: the table begins with four words and the filter of 64-bit words, so many as the third says, a power of two.
     unsafe {
         let words = table as *const u32;
@@ -535,7 +529,7 @@ unsafe fn program_headers<'a>((start, count): (*const Elf64_Phdr, usize)) -> &'a
 /// # Safety
 ///
 /// The text ends in NUL.
-pub unsafe fn is_text(text: *const c_char, wanted: &CStr) -> bool {
+pub unsafe fn equals_text(text: *const c_char, wanted: &CStr) -> bool {
     wanted.to_bytes_with_nul().iter().enumerate().all(|(i, wanted)| {
         // SAFETY: as promised; no byte after the NUL is read.
         unsafe { text.add(i).cast::<u8>().read_volatile() == *wanted }
@@ -572,10 +566,9 @@ mod tests {
         let (header, mut info) = unsafe { core::mem::zeroed::<(Elf64_Phdr, dl_phdr_info)>() };
         let segment = |start, size| Elf64_Phdr { p_type: PT_LOAD, p_vaddr: start, p_memsz: size, ..header };
         let headers = [segment(0, 0x1800), segment(0x2800, 0x800), header, segment(0x20_3c00, 0x1000)];
-        (info.dlpi_addr, info.dlpi_phdr, info.dlpi_phnum) =
-            (BASE as u64, headers.as_ptr(), headers.len() as u16);
+        (info.dlpi_addr, info.dlpi_phdr, info.dlpi_phnum) = (BASE as u64, headers.as_ptr(), headers.len() as u16);
         // SAFETY: the headers are those above, without a dynamic section.
-        let object = unsafe { Object::read(&info) };
+        let object = unsafe { LoadedObject::from_phdr_info(&info) };
         assert_eq!((object.low, object.high), (BASE, BASE + 0x20_4c00));
         let part = |at: usize| object.part(BASE + at).map(|part| (part.start - BASE, part.end - BASE));
         // No page is missing between the first two.

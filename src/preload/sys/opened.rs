@@ -9,7 +9,7 @@ use super::{descriptors, pages};
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use core::ptr;
-use cupeer_spec::trust::{self, Ownership};
+use cupeer_spec::trust::{self, FileOwnership};
 
 #[derive(Clone, Copy)]
 pub struct FileInfo {
@@ -17,10 +17,10 @@ pub struct FileInfo {
     pub identity: (u64, u64),
     pub size: u64,
     /// Owner, mode, and number of hard links of the file.
-    pub ownership: Ownership,
+    pub ownership: FileOwnership,
 }
 
-fn about(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<FileInfo> {
+fn query_file_info(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<FileInfo> {
     let mut about = MaybeUninit::<libc::stat>::uninit();
     if ask(about.as_mut_ptr()) != 0 {
         return None;
@@ -30,7 +30,7 @@ fn about(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<FileInfo> {
     Some(FileInfo {
         identity: (about.st_dev, about.st_ino),
         size: about.st_size as u64,
-        ownership: Ownership { owner: about.st_uid, mode: about.st_mode, names: about.st_nlink as _ },
+        ownership: FileOwnership { owner: about.st_uid, mode: about.st_mode, names: about.st_nlink as _ },
     })
 }
 
@@ -38,13 +38,13 @@ impl FileInfo {
     /// Returns the information about the file of a descriptor.
     pub fn of(file: c_int) -> Option<FileInfo> {
         // SAFETY: the pointer is that of a stat.
-        about(|about| unsafe { libc::fstat(file, about) })
+        query_file_info(|about| unsafe { libc::fstat(file, about) })
     }
 
     /// Returns the information about the file at a path.
     pub fn at(path: &CStr, flags: c_int) -> Option<FileInfo> {
         // SAFETY: the path ends in NUL, and the pointer is that of a stat.
-        about(|about| unsafe { libc::fstatat(libc::AT_FDCWD, path.as_ptr(), about, flags) })
+        query_file_info(|about| unsafe { libc::fstatat(libc::AT_FDCWD, path.as_ptr(), about, flags) })
     }
 
     fn is_plain(&self) -> bool {
@@ -58,25 +58,25 @@ pub fn identity(file: c_int) -> Option<(u64, u64)> {
 }
 
 /// An open plain file of ours, with a high descriptor. It is closed when the value is dropped.
-pub struct Opened {
+pub struct OpenedFile {
     descriptor: c_int,
     about: FileInfo,
 }
 
-impl Opened {
+impl OpenedFile {
     /// Creates a new file. Fails if a file with this path exists.
-    pub fn create(path: &CStr, mode: libc::mode_t) -> Result<Opened, c_int> {
-        Opened::open_with(path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, mode)
+    pub fn create(path: &CStr, mode: libc::mode_t) -> Result<OpenedFile, c_int> {
+        OpenedFile::open_with(path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, mode)
     }
 
     /// Creates a file without a name in a directory. The file gets a name when its descriptor is linked.
-    pub fn create_unnamed(directory: &CStr, mode: libc::mode_t) -> Result<Opened, c_int> {
-        Opened::open_with(directory, libc::O_RDWR | libc::O_TMPFILE, mode)
+    pub fn create_unnamed(directory: &CStr, mode: libc::mode_t) -> Result<OpenedFile, c_int> {
+        OpenedFile::open_with(directory, libc::O_RDWR | libc::O_TMPFILE, mode)
     }
 
     /// Creates a file in memory, for file systems without unnamed files. The file never gets a name.
-    pub fn create_in_memory() -> Result<Opened, c_int> {
-        Opened::raised(|| {
+    pub fn create_in_memory() -> Result<OpenedFile, c_int> {
+        OpenedFile::open_with_high_descriptor(|| {
             // The system call is made by its number, because glibc has a function for it only since 2.27.
             // SAFETY: the name ends in NUL.
             unsafe { libc::syscall(libc::SYS_memfd_create, c"cupeer".as_ptr(), libc::MFD_CLOEXEC) as c_int }
@@ -84,19 +84,19 @@ impl Opened {
     }
 
     /// Opens an existing file with the flags `access`. Follows no link of another user.
-    pub fn open(path: &CStr, access: c_int) -> Result<Opened, c_int> {
-        Opened::open_with(path, access | libc::O_NOFOLLOW, 0)
+    pub fn open(path: &CStr, access: c_int) -> Result<OpenedFile, c_int> {
+        OpenedFile::open_with(path, access | libc::O_NOFOLLOW, 0)
     }
 
     /// Opens a file at a path that the user or the launcher chose, and that may be a link.
-    pub fn behind_link(path: &CStr, access: c_int) -> Result<Opened, c_int> {
-        Opened::open_with(path, access, 0)
+    pub fn open_following_links(path: &CStr, access: c_int) -> Result<OpenedFile, c_int> {
+        OpenedFile::open_with(path, access, 0)
     }
 
-    fn open_with(path: &CStr, flags: c_int, mode: libc::mode_t) -> Result<Opened, c_int> {
+    fn open_with(path: &CStr, flags: c_int, mode: libc::mode_t) -> Result<OpenedFile, c_int> {
         let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
         let mut made = 0;
-        Opened::raised(|| {
+        OpenedFile::open_with_high_descriptor(|| {
             // SAFETY: the path ends in NUL.
             let low = unsafe { libc::open(path.as_ptr(), flags & !made, libc::c_uint::from(mode)) };
             // A second call must not create the file again.
@@ -106,14 +106,14 @@ impl Opened {
     }
 
     /// Opens a file, and duplicates its descriptor to a high number.
-    fn raised(mut open: impl FnMut() -> c_int) -> Result<Opened, c_int> {
+    fn open_with_high_descriptor(mut open: impl FnMut() -> c_int) -> Result<OpenedFile, c_int> {
         for _ in 0..8 {
             let low = open();
             if low < 0 {
                 return Err(errno());
             }
             let Some(about) = FileInfo::of(low) else { continue };
-            let opened = Opened { descriptor: low, about };
+            let opened = OpenedFile { descriptor: low, about };
             if !about.is_plain() {
                 return Err(libc::EINVAL);
             }
@@ -123,7 +123,7 @@ impl Opened {
                 // that it closed must not go to our file.
                 return if low > libc::STDERR_FILENO { Ok(opened) } else { Err(libc::EMFILE) };
             }
-            let moved = Opened { descriptor: high, about };
+            let moved = OpenedFile { descriptor: high, about };
             if moved.is_unchanged() {
                 return Ok(moved);
             }
@@ -131,7 +131,7 @@ impl Opened {
         Err(libc::ESTALE)
     }
 
-    pub fn about(&self) -> FileInfo {
+    pub fn info(&self) -> FileInfo {
         self.about
     }
 
@@ -146,7 +146,7 @@ impl Opened {
     }
 
     /// Returns the descriptor, and leaves it open.
-    pub fn keep(self) -> c_int {
+    pub fn keep_open(self) -> c_int {
         let descriptor = self.descriptor;
         core::mem::forget(self);
         descriptor
@@ -158,7 +158,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenedFile {
     fn drop(&mut self) {
         if self.is_unchanged() {
             // SAFETY: ours, as was just looked at.
@@ -169,13 +169,7 @@ impl Drop for Opened {
 
 /// Maps bytes of a file as shared memory, if the descriptor still refers to the file with this identity. If `place` is not null,
 /// the mapping replaces the memory there. [`libc::ESTALE`] means that the descriptor refers to another file.
-pub fn map(
-    place: *mut u8,
-    descriptor: c_int,
-    identity: (u64, u64),
-    at: u64,
-    size: usize,
-) -> Result<*mut u8, c_int> {
+pub fn map(place: *mut u8, descriptor: c_int, identity: (u64, u64), at: u64, size: usize) -> Result<*mut u8, c_int> {
     let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
     let mapped = pages::map(place.cast(), size, libc::MAP_SHARED | fixed, descriptor, at)?;
     // The checks must come after the mapping, which has the file of that moment. Accessing bytes that the file lacks raises
@@ -198,11 +192,11 @@ pub fn map(
 
 /// Opens the file of a log for appending, after creating it if it does not exist. The user named the file, so it may be a link, a
 /// pipe, or a terminal; only a file that another user may have put there is refused. Returns a low descriptor.
-pub fn for_log(path: &mut [u8]) -> Result<c_int, c_int> {
+pub fn open_log_file(path: &mut [u8]) -> Result<c_int, c_int> {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
     // SAFETY: geteuid has no preconditions.
     let user = unsafe { libc::geteuid() };
-    let directory = around(path).ok_or(libc::ENOENT)?;
+    let directory = ownership_of_directory(path).ok_or(libc::ENOENT)?;
     let path = CStr::from_bytes_until_nul(path).map_err(|_| libc::ENAMETOOLONG)?;
     // SAFETY: the path ends in NUL.
     let open = |flags: c_int| match unsafe { libc::open(path.as_ptr(), flags, 0o600) } {
@@ -217,14 +211,14 @@ pub fn for_log(path: &mut [u8]) -> Result<c_int, c_int> {
             },
             Err(libc::ELOOP) => {
                 let link = FileInfo::at(path, libc::AT_SYMLINK_NOFOLLOW).ok_or(libc::ELOOP)?;
-                if !trust::may_follow(link.ownership, directory, user) {
+                if !trust::can_follow_link(link.ownership, directory, user) {
                     return Err(libc::ELOOP);
                 }
                 return open(flags | libc::O_CREAT);
             }
             other => other?,
         };
-        if FileInfo::of(file).is_some_and(|about| trust::may_append(about.ownership, directory, user)) {
+        if FileInfo::of(file).is_some_and(|about| trust::can_append(about.ownership, directory, user)) {
             return Ok(file);
         }
         // SAFETY: opened above.
@@ -235,7 +229,7 @@ pub fn for_log(path: &mut [u8]) -> Result<c_int, c_int> {
 }
 
 /// Returns the owner and the mode of the directory that contains a path.
-fn around(path: &mut [u8]) -> Option<Ownership> {
+fn ownership_of_directory(path: &mut [u8]) -> Option<FileOwnership> {
     let end = path.iter().position(|byte| *byte == 0)?;
     let Some(slash) = path[..end].iter().rposition(|byte| *byte == b'/') else {
         return FileInfo::at(c".", 0).map(|about| about.ownership);

@@ -8,13 +8,7 @@ use core::ffi::{c_int, c_long, c_void};
 use core::ptr;
 
 /// Maps readable and writable memory: at `place` if that is not null, and of a file if `descriptor` is not negative.
-pub fn map(
-    place: *mut c_void,
-    size: usize,
-    flags: c_int,
-    descriptor: c_int,
-    at: u64,
-) -> Result<*mut u8, c_int> {
+pub fn map(place: *mut c_void, size: usize, flags: c_int, descriptor: c_int, at: u64) -> Result<*mut u8, c_int> {
     let protection = c_long::from(libc::PROT_READ | libc::PROT_WRITE);
     let (flags, descriptor, at) = (c_long::from(flags), c_long::from(descriptor), at as c_long);
     // SAFETY: maps new memory, or what the caller wants to lie at that place.
@@ -23,6 +17,6 @@ pub fn map(
 }
 
 /// Maps new memory of this process, which is all zeros.
-pub fn new(size: usize, flags: c_int) -> Result<*mut u8, c_int> {
+pub fn map_zeroed(size: usize, flags: c_int) -> Result<*mut u8, c_int> {
     map(ptr::null_mut(), size, flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
 }

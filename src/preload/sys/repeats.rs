@@ -16,7 +16,7 @@ use core::sync::atomic::{
 
 /// The calls of one kind: with the same function, the same result, and the same caller.
 #[repr(C)]
-pub struct Kind {
+pub struct CallKind {
     /// Hash of the properties that the calls share; 0 if the entry is free.
     pub key: u64,
     /// Number of the part of the recording to which the last stack was written, and the height of that stack.
@@ -29,7 +29,7 @@ pub struct Kind {
 
 /// Calls that fail in the same way, and that share one slot of the record.
 #[repr(C)]
-pub struct Run {
+pub struct FailureRun {
     /// Hash of the properties that the calls share; 0 if the entry is free.
     pub key: u64,
     /// Address of the slot that the calls share, once there is one.
@@ -55,14 +55,14 @@ pub struct Run {
 pub struct Repeats {
     /// Number of times that an entry was replaced by another one.
     pub turn: u64,
-    pub kinds: [[Kind; WAYS]; SETS],
-    pub runs: [[Run; WAYS]; SETS],
+    pub kinds: [[CallKind; WAYS]; SETS],
+    pub runs: [[FailureRun; WAYS]; SETS],
 }
 
 pub const SETS: usize = 4;
 pub const WAYS: usize = 4;
 
-/// Largest number of threads that remember repeated calls at once.
+/// Number of threads that can remember repeated calls at once. Further threads record the stack of each call.
 const MOST_THREADS: usize = 4096;
 
 /// The data of one thread about repeated calls, and the id of that thread.
@@ -72,8 +72,7 @@ struct ThreadRepeats {
 }
 
 static ALL: [ThreadRepeats; MOST_THREADS] =
-    [const { ThreadRepeats { owner: AtomicU32::new(0), repeats: AtomicPtr::new(ptr::null_mut()) } };
-        MOST_THREADS];
+    [const { ThreadRepeats { owner: AtomicU32::new(0), repeats: AtomicPtr::new(ptr::null_mut()) } }; MOST_THREADS];
 
 /// Returns the data of this thread about repeated calls; `None` if too many threads have such data. Contains nothing of an ended
 /// thread.
@@ -81,7 +80,7 @@ pub fn of_thread(thread: *mut Thread) -> Option<&'static mut Repeats> {
     // SAFETY: only this thread and its signal handlers use the block, and what it points to is this thread's, and never unmapped.
     unsafe {
         if (*thread).repeats.is_null() {
-            (*thread).repeats = signals::held_back(take)?.cast();
+            (*thread).repeats = signals::with_signals_blocked(take)?.cast();
         }
         Some(&mut *(*thread).repeats.cast())
     }
@@ -98,8 +97,7 @@ fn take() -> Option<*mut Repeats> {
     // SAFETY: neither has preconditions.
     let (process, own) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid) as u32) };
     // SAFETY: signal 0 is sent to nobody.
-    let is_gone =
-        |tid: u32| unsafe { libc::syscall(libc::SYS_tgkill, process, tid, 0) } != 0 && errno() == libc::ESRCH;
+    let is_gone = |tid: u32| unsafe { libc::syscall(libc::SYS_tgkill, process, tid, 0) } != 0 && errno() == libc::ESRCH;
     let count = COUNT.load(Relaxed).min(MOST_THREADS);
     let start = START.fetch_add(MOST_CHECKED, Relaxed);
     for i in 0..count.min(MOST_CHECKED) {
@@ -112,10 +110,9 @@ fn take() -> Option<*mut Repeats> {
             return Some(repeats);
         }
     }
-    let place = ALL.get(
-        COUNT.fetch_update(Relaxed, Relaxed, |count| (count < MOST_THREADS).then_some(count + 1)).ok()?,
-    )?;
-    let repeats = pages::new(size_of::<Repeats>(), 0).ok()?.cast::<Repeats>();
+    let place =
+        ALL.get(COUNT.fetch_update(Relaxed, Relaxed, |count| (count < MOST_THREADS).then_some(count + 1)).ok()?)?;
+    let repeats = pages::map_zeroed(size_of::<Repeats>(), 0).ok()?.cast::<Repeats>();
     place.owner.store(own, Relaxed);
     place.repeats.store(repeats, Release);
     Some(repeats)
@@ -126,24 +123,24 @@ pub trait Entry {
     fn key(&self) -> u64;
 
     /// Halves the number of recent calls of the entry. Returns the new number.
-    fn cool(&mut self) -> u64;
+    fn halve_heat(&mut self) -> u64;
 }
 
-impl Entry for Kind {
+impl Entry for CallKind {
     fn key(&self) -> u64 {
         self.key
     }
-    fn cool(&mut self) -> u64 {
+    fn halve_heat(&mut self) -> u64 {
         self.heat /= 2;
         self.heat
     }
 }
 
-impl Entry for Run {
+impl Entry for FailureRun {
     fn key(&self) -> u64 {
         self.key
     }
-    fn cool(&mut self) -> u64 {
+    fn halve_heat(&mut self) -> u64 {
         self.heat /= 2;
         self.heat.into()
     }
@@ -151,21 +148,21 @@ impl Entry for Run {
 
 /// Returns the set in which an entry with this key may be.
 #[inline(always)]
-pub fn set<T>(sets: &mut [[T; WAYS]; SETS], key: u64) -> &mut [T; WAYS] {
+pub fn set_of_key<T>(sets: &mut [[T; WAYS]; SETS], key: u64) -> &mut [T; WAYS] {
     &mut sets[key as usize % SETS]
 }
 
 /// Returns the entry with this key; `None` if there is none.
 #[inline(always)]
 pub fn find<T: Entry>(sets: &mut [[T; WAYS]; SETS], key: u64) -> Option<&mut T> {
-    set(sets, key).iter_mut().find(|entry| entry.key() == key)
+    set_of_key(sets, key).iter_mut().find(|entry| entry.key() == key)
 }
 
 /// Returns the entry to replace in the set of a key: the one with the fewest recent calls. The recent calls of all entries in the
 /// set are halved.
 pub fn coldest<T: Entry>(sets: &mut [[T; WAYS]; SETS], key: u64) -> &mut T {
-    let set = set(sets, key);
-    let heats = set.each_mut().map(|entry| if entry.key() == 0 { 0 } else { 1 + entry.cool() });
+    let set = set_of_key(sets, key);
+    let heats = set.each_mut().map(|entry| if entry.key() == 0 { 0 } else { 1 + entry.halve_heat() });
     let place = heats.iter().enumerate().min_by_key(|(_, heat)| **heat).map_or(0, |(place, _)| place);
     &mut set[place]
 }

@@ -11,12 +11,12 @@
 use super::clock;
 use super::files;
 use super::guard::guarded;
-use super::line::Short;
+use super::line::ShortText;
 use super::program_memory::copy;
 use core::cell::Cell;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use cupeer_spec::record::live::mix;
+use cupeer_spec::record::live::mix_bits;
 use cupeer_spec::value::Shareable;
 
 /// Number of the open file description that was found in a call, so that it is read only once per call.
@@ -30,7 +30,7 @@ pub fn from_program(handle: *mut c_void, kind: i32, known: &Known) -> Option<Sha
         // The program passes the descriptor itself in place of a pointer to the handle.
         Shareable::DESCRIPTOR => {
             let fd = handle as usize as c_int;
-            Some(Shareable::Descriptor(fd, known.get_or(|| number(fd))))
+            Some(Shareable::Descriptor(fd, known.get_or(|| read_number(fd))))
         }
         Shareable::FABRIC => copy_bytes(handle.cast_const().cast()).map(Shareable::Fabric),
         _ => None,
@@ -50,7 +50,7 @@ pub unsafe fn from_driver(handle: *mut c_void, kind: i32, known: &Known) -> Opti
         Shareable::DESCRIPTOR => {
             // SAFETY: the driver has written a descriptor there.
             let fd = unsafe { handle.cast::<c_int>().read_unaligned() };
-            Some(Shareable::Descriptor(fd, known.get_or(|| numbered(fd))))
+            Some(Shareable::Descriptor(fd, known.get_or(|| give_number(fd))))
         }
         // SAFETY: the driver has written 64 bytes there.
         Shareable::FABRIC => Some(Shareable::Fabric(unsafe { handle.cast::<[u8; 64]>().read_unaligned() })),
@@ -78,11 +78,12 @@ impl Known {
 }
 
 /// Gives a number to the open file description of a descriptor, if it has none yet. Returns the number; 0 if it cannot have one.
-fn numbered(fd: c_int) -> u64 {
+fn give_number(fd: c_int) -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     // SAFETY: gettid has no preconditions.
     let thread = unsafe { libc::syscall(libc::SYS_gettid) as u64 };
-    let number = Shareable::known(mix(clock::now() ^ mix(thread << 32 ^ COUNT.fetch_add(1, Relaxed))));
+    let number =
+        Shareable::description_id(mix_bits(clock::now() ^ mix_bits(thread << 32 ^ COUNT.fetch_add(1, Relaxed))));
     // SAFETY: a structure of integers.
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
     (lock.l_type, lock.l_whence) = (libc::F_RDLCK as _, libc::SEEK_SET as _);
@@ -92,20 +93,20 @@ fn numbered(fd: c_int) -> u64 {
 }
 
 /// Returns the number of the open file description of a descriptor; 0 if it has no number, or the number cannot be read.
-fn number(fd: c_int) -> u64 {
-    let path = Short::<64>::new(format_args!("/proc/thread-self/fdinfo/{fd}\0"));
+fn read_number(fd: c_int) -> u64 {
+    let path = ShortText::<64>::new(format_args!("/proc/thread-self/fdinfo/{fd}\0"));
     let mut bytes = [0u8; 1024];
     let read = CStr::from_bytes_until_nul(path.text().as_bytes()).map(|path| files::read(path, &mut bytes));
-    in_info(&bytes[..read.map_or(0, |read| read.unwrap_or(0))])
+    parse_number(&bytes[..read.map_or(0, |read| read.unwrap_or(0))])
 }
 
 /// Returns the number in the text of /proc/thread-self/fdinfo for a descriptor: `lock:\t1: OFDLCK ADVISORY  READ -1 00:06:174
 /// START END`.
-fn in_info(info: &[u8]) -> u64 {
+fn parse_number(info: &[u8]) -> u64 {
     let text = core::str::from_utf8(info).unwrap_or_default();
     let locks = text.lines().filter(|line| line.starts_with("lock:") && line.contains("OFDLCK"));
     let mut starts = locks.filter_map(|line| line.split_ascii_whitespace().rev().nth(1)?.parse().ok());
-    starts.find(|start| Shareable::is_known(*start)).unwrap_or(0)
+    starts.find(|start| Shareable::is_description_id(*start)).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -127,20 +128,20 @@ mod tests {
     #[test]
     fn a_number_belongs_to_the_open_file_description() {
         let (file, other) = (open(), open());
-        let one = numbered(file.as_raw_fd());
-        assert!(Shareable::is_known(one));
-        assert_eq!((number(file.as_raw_fd()), number(other.as_raw_fd())), (one, 0));
+        let one = give_number(file.as_raw_fd());
+        assert!(Shareable::is_description_id(one));
+        assert_eq!((read_number(file.as_raw_fd()), read_number(other.as_raw_fd())), (one, 0));
         let copy = file.try_clone().expect("a copy");
-        assert_eq!(number(copy.as_raw_fd()), one, "a duplicate");
+        assert_eq!(read_number(copy.as_raw_fd()), one, "a duplicate");
         // The same file, opened once more.
         let again = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("it opens");
-        assert_eq!(number(again.as_raw_fd()), 0);
-        assert_ne!(numbered(other.as_raw_fd()), one);
+        assert_eq!(read_number(again.as_raw_fd()), 0);
+        assert_ne!(give_number(other.as_raw_fd()), one);
     }
 
     #[test]
     fn invalid_descriptors_have_no_number() {
-        assert_eq!((number(-1), number(987_654), numbered(987_654)), (0, 0, 0));
+        assert_eq!((read_number(-1), read_number(987_654), give_number(987_654)), (0, 0, 0));
         let known = Known::default();
         assert!(from_program((-1isize) as *mut c_void, 1, &known) == Some(Shareable::Descriptor(-1, 0)));
         assert!(from_program(core::ptr::null_mut(), 8, &known).is_none());
@@ -149,15 +150,15 @@ mod tests {
 
     #[test]
     fn other_locks_are_not_taken_for_one() {
-        let number = Shareable::known(0x1234);
+        let number = Shareable::description_id(0x1234);
         let info = format!(
             "pos:\t0\nflags:\t02\nlock:\t1: POSIX  ADVISORY  WRITE 12 00:01:9 {number} {number}\n\
              lock:\t2: OFDLCK ADVISORY  READ -1 00:01:9 4096 EOF\n\
              lock:\t3: OFDLCK ADVISORY  READ -1 00:01:9 {number} {number}\n"
         );
-        assert_eq!(in_info(info.as_bytes()), number);
+        assert_eq!(parse_number(info.as_bytes()), number);
         let cut = info.rfind("lock:").expect("it is there");
-        assert_eq!(in_info(&info.as_bytes()[..cut]), 0);
-        assert_eq!(in_info(b"\xff\xfe"), 0);
+        assert_eq!(parse_number(&info.as_bytes()[..cut]), 0);
+        assert_eq!(parse_number(b"\xff\xfe"), 0);
     }
 }

@@ -18,9 +18,9 @@ pub const fn bit(signal: c_int) -> u64 {
 }
 
 /// The signal mask from before signals were blocked. It is restored when this is dropped, even after a panic.
-struct HeldBack(u64);
+struct SignalMaskRestorer(u64);
 
-impl Drop for HeldBack {
+impl Drop for SignalMaskRestorer {
     fn drop(&mut self) {
         change_mask(libc::SIG_SETMASK, self.0);
     }
@@ -38,8 +38,8 @@ pub fn change_mask(how: c_int, mask: u64) -> u64 {
 }
 
 /// Does work while signals are blocked. This takes two system calls, too many for each call of the program.
-pub fn held_back<T>(work: impl FnOnce() -> T) -> T {
-    let _before = HeldBack(change_mask(libc::SIG_BLOCK, HELD));
+pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
+    let _before = SignalMaskRestorer(change_mask(libc::SIG_BLOCK, HELD));
     work()
 }
 
@@ -48,7 +48,6 @@ pub fn is_on_signal_stack(height: usize) -> bool {
     // SAFETY: all-zero bytes are a stack_t, and the call writes to a variable of ours.
     unsafe {
         let mut stack: libc::stack_t = core::mem::zeroed();
-        libc::sigaltstack(ptr::null(), &mut stack) != 0
-            || height.wrapping_sub(stack.ss_sp as usize) < stack.ss_size
+        libc::sigaltstack(ptr::null(), &mut stack) != 0 || height.wrapping_sub(stack.ss_sp as usize) < stack.ss_size
     }
 }

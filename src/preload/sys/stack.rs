@@ -17,7 +17,7 @@ static END: AtomicUsize = AtomicUsize::new(0);
 
 /// Finds the first thread's stack. `place` is the address of the loader's variable `__libc_stack_end`. Called by our constructor,
 /// in that thread.
-pub fn find_first(place: usize) {
+pub fn find_first_thread_stack(place: usize) {
     if place != 0 {
         // SAFETY: the loader's variable, which it has set.
         END.store(unsafe { *(place as *const usize) }, Relaxed);
@@ -54,7 +54,7 @@ fn own_range() -> Range<usize> {
 #[inline(never)]
 fn find_own() -> Option<Range<usize>> {
     if thread() as usize == FIRST.load(Relaxed) {
-        return first();
+        return first_thread_stack();
     }
     /// Size of the searched part of libc's description of the thread, in bytes. No C library's description is shorter.
     const DESCRIPTION: usize = 2048;
@@ -78,7 +78,7 @@ fn find_own() -> Option<Range<usize>> {
 
 /// Returns the address range of the first thread's stack, which grows down to the limit RLIMIT_STACK. The limit includes the
 /// bytes above its end.
-fn first() -> Option<Range<usize>> {
+fn first_thread_stack() -> Option<Range<usize>> {
     /// Largest size that counts, in bytes. The kernel keeps a larger gap free below the stack.
     const MOST: usize = 8 << 20;
     let end = END.load(Relaxed);

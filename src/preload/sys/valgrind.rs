@@ -13,7 +13,7 @@ pub fn with_stack(start: usize, end: usize, work: impl FnOnce()) {
 }
 
 /// Returns true if valgrind is running this process.
-pub fn is_here() -> bool {
+pub fn is_valgrind_running() -> bool {
     const RUNNING_ON_VALGRIND: usize = 0x1001;
     request(RUNNING_ON_VALGRIND, 0, 0) != 0
 }

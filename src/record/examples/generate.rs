@@ -32,10 +32,9 @@ fn main() -> io::Result<()> {
         let place = if hosts == 1 { dir.to_owned() } else { dir.join(&name) };
         if !place.exists() {
             fs::create_dir_all(&place)?;
-            writer::job(&place)?;
+            writer::write_job_file(&place)?;
         }
-        let mut about =
-            About { pid: 1000 + process as u32, clock: clock::COUNTER, speed: 0.4, ..About::default() };
+        let mut about = About { pid: 1000 + process as u32, clock: clock::COUNTER, speed: 0.4, ..About::default() };
         about.boot_id[4..8].copy_from_slice(&(host as u32).to_le_bytes());
         let first = about.first.ticks;
         let mut writer = Writer::create(&place, about)?;

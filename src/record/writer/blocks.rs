@@ -3,7 +3,7 @@
 use super::Writer;
 use cupeer_spec::record::slot::Slot;
 use cupeer_spec::record::{
-    self, BLOCK, BLOCK_MAGIC, BlockHeader, META_START, SLOTS, TRAILER_MAGIC, Trailer, block, first_in_ring,
+    self, BLOCK, BLOCK_MAGIC, BlockHeader, ChunkTrailer, META_START, SLOTS, TRAILER_MAGIC, block, first_ring_number,
     meta,
 };
 use std::fs;
@@ -14,21 +14,21 @@ use std::path::{Path, PathBuf};
 pub(super) const SLOT: usize = size_of::<Slot>();
 
 /// Destination of the recording: a file, or memory.
-pub(super) enum File {
+pub(super) enum Destination {
     Path(PathBuf, fs::File),
     Bytes(Vec<u8>),
 }
 
-impl File {
-    pub(super) fn create(path: PathBuf) -> io::Result<File> {
+impl Destination {
+    pub(super) fn create(path: PathBuf) -> io::Result<Destination> {
         let file = fs::File::create_new(&path)?;
-        Ok(File::Path(path, file))
+        Ok(Destination::Path(path, file))
     }
 
     pub(super) fn write(&mut self, bytes: &[u8], at: usize) -> io::Result<()> {
         match self {
-            File::Path(_, file) => file.write_all_at(bytes, at as u64),
-            File::Bytes(all) => {
+            Destination::Path(_, file) => file.write_all_at(bytes, at as u64),
+            Destination::Bytes(all) => {
                 all.resize(all.len().max(at + bytes.len()), 0);
                 all[at..at + bytes.len()].copy_from_slice(bytes);
                 Ok(())
@@ -38,15 +38,15 @@ impl File {
 
     pub(super) fn into_path(self) -> PathBuf {
         match self {
-            File::Path(path, _) => path,
-            File::Bytes(_) => Path::new("").to_path_buf(),
+            Destination::Path(path, _) => path,
+            Destination::Bytes(_) => Path::new("").to_path_buf(),
         }
     }
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
         match self {
-            File::Path(..) => Vec::new(),
-            File::Bytes(bytes) => bytes,
+            Destination::Path(..) => Vec::new(),
+            Destination::Bytes(bytes) => bytes,
         }
     }
 }
@@ -72,20 +72,12 @@ impl Writer {
         self.header.next_stream += 1;
         let number = self.take_block()?;
         let (kind, base) = match self.about.ring {
-            Some(_) => (block::RING, first_in_ring(stream)),
+            Some(_) => (block::RING, first_ring_number(stream)),
             None => (block::WINDOW, 0),
         };
-        let begun = self.about.moment(self.header.last.ticks);
-        let header = BlockHeader {
-            magic: BLOCK_MAGIC,
-            kind,
-            stream,
-            base,
-            tid,
-            owner: tid,
-            begun,
-            ..BlockHeader::default()
-        };
+        let begun = self.about.moment_at(self.header.last.ticks);
+        let header =
+            BlockHeader { magic: BLOCK_MAGIC, kind, stream, base, tid, owner: tid, begun, ..BlockHeader::default() };
         let slots = vec![0; SLOTS * SLOT];
         self.windows.push(Window { number, header, slots, used: 0, tid, time: begun.ticks });
         self.write_window(stream)?;
@@ -93,7 +85,7 @@ impl Writer {
     }
 
     /// Writes out the window of a stream before it is full.
-    pub fn empty(&mut self, stream: u32) -> io::Result<()> {
+    pub fn flush_window(&mut self, stream: u32) -> io::Result<()> {
         let about = self.about.clone();
         if about.ring.is_some() {
             let left = &mut self.windows[stream as usize];
@@ -107,21 +99,20 @@ impl Writer {
             self.taken.retain(|taken| *taken != left);
         } else {
             let window = &self.windows[stream as usize];
-            let header =
-                BlockHeader { kind: block::CHUNK, used: window.used as u32, owner: 0, ..window.header };
-            let mut trailer = Trailer { magic: TRAILER_MAGIC, stream, ..Trailer::default() };
+            let header = BlockHeader { kind: block::CHUNK, used: window.used as u32, owner: 0, ..window.header };
+            let mut trailer = ChunkTrailer { magic: TRAILER_MAGIC, stream, ..ChunkTrailer::default() };
             (trailer.base, trailer.used) = (header.base, header.used);
             let mut chunk = Vec::with_capacity(BLOCK);
-            chunk.extend_from_slice(record::bytes(&header));
+            chunk.extend_from_slice(record::plain_bytes(&header));
             chunk.extend_from_slice(&window.slots);
-            chunk.extend_from_slice(record::bytes(&trailer));
+            chunk.extend_from_slice(record::plain_bytes(&trailer));
             let number = self.take_block()?;
             self.file.write(&chunk, number as usize * BLOCK)?;
         }
         let window = &mut self.windows[stream as usize];
         window.header.base += window.used as u64;
         window.header.tid = window.tid;
-        window.header.begun = about.moment(window.time);
+        window.header.begun = about.moment_at(window.time);
         window.used = 0;
         if about.at_once {
             self.write_window_header(stream)?;
@@ -153,7 +144,7 @@ impl Writer {
 
     fn write_window_header(&mut self, stream: u32) -> io::Result<()> {
         let window = &self.windows[stream as usize];
-        self.file.write(record::bytes(&window.header), window.number as usize * BLOCK)
+        self.file.write(record::plain_bytes(&window.header), window.number as usize * BLOCK)
     }
 
     fn write_window(&mut self, stream: u32) -> io::Result<()> {
@@ -169,7 +160,7 @@ impl Writer {
         for stream in 0..self.windows.len() as u32 {
             let time = self.windows[stream as usize].time;
             if time > self.header.last.ticks {
-                self.header.last = self.about.moment(time);
+                self.header.last = self.about.moment_at(time);
             }
             self.write_window(stream)?;
         }
@@ -185,12 +176,11 @@ impl Writer {
             let number = self.take_block()?;
             let header = BlockHeader { magic: BLOCK_MAGIC, kind: block::META, ..BlockHeader::default() };
             let mut bytes = vec![0; BLOCK];
-            bytes[..size_of::<BlockHeader>()].copy_from_slice(record::bytes(&header));
+            bytes[..size_of::<BlockHeader>()].copy_from_slice(record::plain_bytes(&header));
             self.meta = (number, size_of::<BlockHeader>(), bytes);
         }
         let (number, at, bytes) = &mut self.meta;
-        let entry =
-            [&head.magic.to_le_bytes()[..], &head.tag.to_le_bytes(), &head.length.to_le_bytes(), &body];
+        let entry = [&head.magic.to_le_bytes()[..], &head.tag.to_le_bytes(), &head.length.to_le_bytes(), &body];
         let entry = entry.concat();
         bytes[*at..*at + entry.len()].copy_from_slice(&entry);
         *at += needed;

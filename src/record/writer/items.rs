@@ -1,32 +1,32 @@
 //! The items of details, as bytes.
 
-use crate::event::{Content, Details, MemoryLeft};
-use crate::finding::{Finding, Object};
+use crate::event::{CopyContent, Details, DeviceMemoryState};
+use crate::finding::{Finding, FindingObject};
 use cupeer_spec::record;
 use cupeer_spec::record::slot::detail;
 use cupeer_spec::record::slot::finding::NO_ARGUMENT;
 
 /// Returns the items of a call's details.
-pub fn items(details: &Details) -> Vec<u8> {
+pub fn detail_items(details: &Details) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut add = |tag, argument, body: &[u8]| bytes.extend(item(tag, argument, body));
-    let bodies = bodies(details);
+    let mut add = |tag, argument, body: &[u8]| bytes.extend(item_bytes(tag, argument, body));
+    let bodies = single_item_bodies(details);
     bodies.iter().filter(|(_, body)| !body.is_empty()).for_each(|(tag, body)| add(*tag, 0, body));
     details.elements.iter().for_each(|(argument, body)| add(detail::ELEMENTS, *argument, body));
     details.texts.iter().for_each(|(argument, body)| add(detail::TEXT, *argument, body));
     details.message.iter().for_each(|message| add(detail::MESSAGE, 0, message));
     for finding in &details.findings {
-        add(detail::FINDING, 0, &of_finding(finding));
-        finding.objects.iter().for_each(|object| add(detail::OBJECT, 0, &of_object(object)));
+        add(detail::FINDING, 0, &finding_bytes(finding));
+        finding.objects.iter().for_each(|object| add(detail::OBJECT, 0, &object_bytes(object)));
     }
     for hit in &details.hits {
-        add(detail::HIT, 0, &[record::bytes(&hit.what), hit.rule.as_bytes()].concat());
+        add(detail::HIT, 0, &[record::plain_bytes(&hit.what), hit.fault_name.as_bytes()].concat());
     }
     bytes
 }
 
 /// Returns the bytes of the items of which a call has at most one. The bytes of a missing item are empty.
-fn bodies(details: &Details) -> [(u8, Vec<u8>); 13] {
+fn single_item_bodies(details: &Details) -> [(u8, Vec<u8>); 13] {
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let pair = |(low, high): (i32, i32)| u64::from(low as u32) | u64::from(high as u32) << 32;
     let devices = Some(details.devices).filter(|devices| *devices != (None, None));
@@ -34,16 +34,16 @@ fn bodies(details: &Details) -> [(u8, Vec<u8>); 13] {
     let owner = details.owner.map(|(context, device)| [context, device as u64]);
     let ranges: Vec<[u64; 2]> = details.ranges.iter().copied().map(Into::into).collect();
     let content = details.content.map(|content| {
-        let Content { hash, device, is_constant } = content;
+        let CopyContent { hash, device, is_constant } = content;
         [hash, pair((device, is_constant.into()))]
     });
-    let left = details.left.map(|left| {
-        let MemoryLeft { device, free, total, counted_bytes, counted } = left;
+    let left = details.device_memory.map(|left| {
+        let DeviceMemoryState { device, free, total, counted_bytes, counted } = left;
         [device as u64, free, total, counted_bytes, counted]
     });
     [
         (detail::FRAMES, words(&details.frames)),
-        (detail::PYTHON, details.python.iter().flat_map(|line| line.bytes()).collect()),
+        (detail::PYTHON, details.python.iter().flat_map(|line| line.to_bytes()).collect()),
         (detail::ARGUMENTS, details.arguments.clone()),
         (detail::MEMORY, words(details.memory.map(<[u64; 2]>::from).as_slice().as_flattened())),
         (detail::DEVICES, words(devices.as_slice())),
@@ -59,7 +59,7 @@ fn bodies(details: &Details) -> [(u8, Vec<u8>); 13] {
 }
 
 /// Returns the bytes of one item, with padding up to the next item.
-pub fn item(tag: u8, argument: u8, body: &[u8]) -> Vec<u8> {
+pub fn item_bytes(tag: u8, argument: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![tag, argument];
     bytes.extend((body.len() as u16).to_le_bytes());
     bytes.extend(body);
@@ -67,14 +67,14 @@ pub fn item(tag: u8, argument: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn of_finding(finding: &Finding) -> Vec<u8> {
+fn finding_bytes(finding: &Finding) -> Vec<u8> {
     let argument = finding.argument.unwrap_or(NO_ARGUMENT);
     let head = [finding.confidence as u8, finding.severity as u8, argument, 0];
     let texts = [&finding.rule, "\0", &finding.message, "\0", &finding.hint];
     [&head[..], texts.concat().as_bytes()].concat()
 }
 
-fn of_object(object: &Object) -> Vec<u8> {
+fn object_bytes(object: &FindingObject) -> Vec<u8> {
     let frames = object.frames.iter().flat_map(|frame| frame.to_le_bytes());
-    record::bytes(&object.what).iter().copied().chain(frames).collect()
+    record::plain_bytes(&object.what).iter().copied().chain(frames).collect()
 }

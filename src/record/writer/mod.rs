@@ -8,20 +8,20 @@ pub mod calls;
 mod items;
 pub mod stream;
 
-use crate::faults::{FaultFile, FaultRule};
+use crate::faults::{FaultCounts, FaultFile};
 use crate::live::LiveTable;
 use crate::process::{Device, Library, PythonFunction};
-use blocks::{File, Window};
+use blocks::{Destination, Window};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::{
-    self, BLOCK, FileName, Header, MAGIC, Moment, SUFFIX, VERSION, clock, job, live, meta, mode,
+    self, BLOCK, ClockMoment, Header, MAGIC, ProcessFileName, SUFFIX, VERSION, clock, job, live, meta, mode,
 };
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use calls::{call, set, set_shape};
-pub use items::item;
+pub use items::item_bytes;
 
 /// Data about a process for its recording. The default is process 1000 of one boot, whose clock counts nanoseconds.
 ///
@@ -39,7 +39,7 @@ pub struct About {
     pub key_check: u64,
     pub clock: u32,
     /// Moment when the file is created.
-    pub first: Moment,
+    pub first: ClockMoment,
     /// Nanoseconds per tick, for the moments of blocks.
     pub speed: f64,
     /// Number of blocks of a ring, at least two more than the number of streams; `None` if the recording is
@@ -62,7 +62,7 @@ impl Default for About {
             uid: 1000,
             key_check: 0x6b65_7973,
             clock: clock::MONOTONIC,
-            first: Moment { ticks: 1_000_000, monotonic: 1_000_000, realtime: 1_700_000_000_000_000_000 },
+            first: ClockMoment { ticks: 1_000_000, monotonic: 1_000_000, realtime: 1_700_000_000_000_000_000 },
             speed: 1.0,
             ring: None,
             at_once: false,
@@ -78,13 +78,13 @@ impl About {
 
     fn file_name(&self) -> String {
         let Self { boot_id, pid_ns, pid, started, image, .. } = *self;
-        FileName { boot_id, pid_ns, pid, started, image }.to_string()
+        ProcessFileName { boot_id, pid_ns, pid, started, image }.to_string()
     }
 
     /// Returns a moment on all clocks of this process, from its ticks.
-    pub fn moment(&self, ticks: u64) -> Moment {
+    pub fn moment_at(&self, ticks: u64) -> ClockMoment {
         let since = ((ticks as i128 - i128::from(self.first.ticks)) as f64 * self.speed) as i64;
-        Moment {
+        ClockMoment {
             ticks,
             monotonic: self.first.monotonic.saturating_add_signed(since),
             realtime: self.first.realtime.saturating_add_signed(since),
@@ -95,7 +95,7 @@ impl About {
 /// Writer of the recording of one process.
 pub struct Writer {
     about: About,
-    file: File,
+    file: Destination,
     header: Header,
     windows: Vec<Window>,
     /// Place of the next entry about the process: the block, the offset in it, and the bytes of the block's
@@ -111,7 +111,7 @@ impl Writer {
     /// Creates a file in a directory, with the functions of this version's table.
     pub fn create(dir: &Path, about: About) -> io::Result<Writer> {
         let path = dir.join(about.file_name());
-        Writer::new(File::create(path)?, about)
+        Writer::new(Destination::create(path)?, about)
     }
 
     /// Creates a recording in memory, for [`Writer::into_bytes`].
@@ -131,10 +131,10 @@ impl Writer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn in_memory(about: About) -> Writer {
-        Writer::new(File::Bytes(Vec::new()), about).expect("memory can be written to")
+        Writer::new(Destination::Bytes(Vec::new()), about).expect("memory can be written to")
     }
 
-    fn new(file: File, about: About) -> io::Result<Writer> {
+    fn new(file: Destination, about: About) -> io::Result<Writer> {
         let header = Header {
             magic: MAGIC,
             version: VERSION,
@@ -156,7 +156,7 @@ impl Writer {
             next_stream: 0,
             ended_by: 0,
             key_check: about.key_check,
-            end: record::end::End::Returned(0).word(),
+            end: record::end::RecordedEnd::Returned(0).to_word(),
             reserved: 0,
             called: [0; record::CALLED_WORDS],
             ended: Default::default(),
@@ -174,13 +174,13 @@ impl Writer {
         writer.write_header()?;
         for function in FnId::all() {
             let spec = function.spec();
-            writer.function(function as u16, spec.name(), spec.stored() as u16)?;
+            writer.function(function as u16, spec.name(), spec.stored_args_size() as u16)?;
         }
         Ok(writer)
     }
 
     fn write_header(&mut self) -> io::Result<()> {
-        self.file.write(record::bytes(&self.header), 0)
+        self.file.write(record::plain_bytes(&self.header), 0)
     }
 
     /// Adds a text about the process.
@@ -208,8 +208,7 @@ impl Writer {
         let [base, start, end, since] =
             [library.base, library.range.start, library.range.end, library.since].map(u64::to_le_bytes);
         let length = [library.build_id.len() as u8];
-        let pieces: [&[u8]; 7] =
-            [&base, &start, &end, &since, &length, &library.build_id, library.path.as_bytes()];
+        let pieces: [&[u8]; 7] = [&base, &start, &end, &since, &length, &library.build_id, library.path.as_bytes()];
         self.entry(meta::LIBRARY, &pieces)
     }
 
@@ -224,8 +223,7 @@ impl Writer {
     /// Adds a device.
     pub fn device(&mut self, device: &Device) -> io::Result<()> {
         let ordinal = device.ordinal.to_le_bytes();
-        let pieces: [&[u8]; 5] =
-            [&ordinal, &device.uuid, device.pci.as_bytes(), b"\0", device.name.as_bytes()];
+        let pieces: [&[u8]; 5] = [&ordinal, &device.uuid, device.pci.as_bytes(), b"\0", device.name.as_bytes()];
         self.entry(meta::DEVICE, &pieces)
     }
 
@@ -235,7 +233,7 @@ impl Writer {
     }
 
     /// Changes the header, for example the number of lost events.
-    pub fn header(&mut self, change: impl FnOnce(&mut Header)) -> io::Result<()> {
+    pub fn change_header(&mut self, change: impl FnOnce(&mut Header)) -> io::Result<()> {
         change(&mut self.header);
         self.write_header()
     }
@@ -255,41 +253,33 @@ impl Writer {
 }
 
 /// Returns the first eight digits of a boot id, as they are in file names.
-fn boot([a, b, c, d, ..]: [u8; 16]) -> String {
+fn short_boot_id([a, b, c, d, ..]: [u8; 16]) -> String {
     format!("{:08x}", u32::from_be_bytes([a, b, c, d]))
 }
 
 /// Writes the file `job`, which makes a directory a recording.
-pub fn job(dir: &Path) -> io::Result<()> {
-    fs::write(
-        dir.join(job::FILE),
-        format!("{}\n{}=000102030405060708090a0b0c0d0e0f\n", job::FIRST_LINE, job::KEY),
-    )
+pub fn write_job_file(dir: &Path) -> io::Result<()> {
+    fs::write(dir.join(job::FILE), format!("{}\n{}=000102030405060708090a0b0c0d0e0f\n", job::FIRST_LINE, job::KEY))
 }
 
 /// Writes the live table of a host, with these entries.
-pub fn live_table(
-    dir: &Path,
-    boot_id: [u8; 16],
-    entries: &[live::Entry],
-    refused: u64,
-) -> io::Result<PathBuf> {
-    let path = dir.join(format!("{}{}", live::PREFIX, boot(boot_id)));
+pub fn write_live_table(dir: &Path, boot_id: [u8; 16], entries: &[live::Entry], refused: u64) -> io::Result<PathBuf> {
+    let path = dir.join(format!("{}{}", live::PREFIX, short_boot_id(boot_id)));
     let table = LiveTable { path: path.clone(), boot_id, entries: entries.to_vec(), refused, problem: None };
-    fs::write(&path, table.bytes())?;
+    fs::write(&path, table.to_bytes())?;
     Ok(path)
 }
 
 /// Writes the counts of a fault plan on a host: the number of processes, and the fingerprints of damaged handles.
 /// `plan` is the hexadecimal number in the name of its file.
-pub fn faults(
+pub fn write_fault_counts(
     dir: &Path,
     (boot_id, plan): ([u8; 16], u32),
-    rules: &[FaultRule],
+    rules: &[FaultCounts],
     processes: u64,
     damaged: &[u64],
 ) -> io::Result<PathBuf> {
-    let path = dir.join(format!("{}{}-{plan:08x}", record::faults::PREFIX, boot(boot_id)));
+    let path = dir.join(format!("{}{}-{plan:08x}", record::faults::PREFIX, short_boot_id(boot_id)));
     let file = FaultFile {
         path: path.clone(),
         boot_id,
@@ -300,6 +290,6 @@ pub fn faults(
         later: None,
         problem: None,
     };
-    fs::write(&path, file.bytes())?;
+    fs::write(&path, file.to_bytes())?;
     Ok(path)
 }

@@ -2,7 +2,7 @@
 
 use super::Writer;
 use super::blocks::SLOT;
-use super::items::{item, items};
+use super::items::{detail_items, item_bytes};
 use crate::event::{Call, Details, Outcome};
 use cupeer_spec::record::slot::{self, ARGS, Slot, detail};
 use cupeer_spec::record::{self, BLOCK, SLOTS};
@@ -14,7 +14,7 @@ const EMPTY: Slot = Slot { word: 0, start: 0, end: 0, caller: 0, args: [0; ARGS]
 impl Writer {
     /// Adds a call unchanged, with its details. Returns the number of the call's slot.
     pub fn call(&mut self, stream: u32, call: &Call) -> io::Result<u64> {
-        let number = self.slot(stream, of(call, state(call)))?;
+        let number = self.slot(stream, of(call, slot_state(call)))?;
         self.details(stream, number, &call.details)?;
         Ok(number)
     }
@@ -29,9 +29,9 @@ impl Writer {
     pub fn end(&mut self, stream: u32, number: u64, call: &Call) -> io::Result<()> {
         let window = &self.windows[stream as usize];
         match number.checked_sub(window.header.base) {
-            Some(at) => self.put(stream, at as usize, 1, of(call, state(call)), &[])?,
+            Some(at) => self.write_slots(stream, at as usize, 1, of(call, slot_state(call)), &[])?,
             None => {
-                let state = slot::LATE_END | state(call) & slot::INJECTED;
+                let state = slot::LATE_END | slot_state(call) & slot::INJECTED;
                 self.slot(stream, Slot { start: number, ..of(call, state) })?;
             }
         }
@@ -43,35 +43,35 @@ impl Writer {
         if *details == Details::default() {
             return Ok(());
         }
-        self.items(stream, slot::DETAIL, number, &items(details)).map(drop)
+        self.items(stream, slot::DETAIL, number, &detail_items(details)).map(drop)
     }
 
     /// Records that another thread continues the stream.
-    pub fn thread(&mut self, stream: u32, time: u64, tid: u32) -> io::Result<()> {
+    pub fn add_thread_change(&mut self, stream: u32, time: u64, tid: u32) -> io::Result<()> {
         self.windows[stream as usize].tid = tid;
-        let word = slot::word(slot::THREAD, 1, u16::MAX, 0);
+        let word = slot::slot_word(slot::THREAD, 1, u16::MAX, 0);
         self.slot(stream, Slot { word, start: time, end: tid.into(), ..EMPTY }).map(drop)
     }
 
     /// Adds a mark.
     pub fn mark(&mut self, stream: u32, time: u64, text: &[u8]) -> io::Result<()> {
-        self.items(stream, slot::MARK, time, &item(detail::TEXT, 0, text)).map(drop)
+        self.items(stream, slot::MARK, time, &item_bytes(detail::TEXT, 0, text)).map(drop)
     }
 
     /// Leaves a slot unwritten, like a thread that is interrupted after it reserved the slot.
     pub fn skip(&mut self, stream: u32) -> io::Result<()> {
-        let at = self.room(stream, 1)?;
+        let at = self.make_room(stream, 1)?;
         self.windows[stream as usize].used = at + 1;
         Ok(())
     }
 
     /// Adds a slot, and sets the number in its first word. Returns this number.
     pub fn slot(&mut self, stream: u32, slot: Slot) -> io::Result<u64> {
-        let at = self.room(stream, slot.slots())?;
+        let at = self.make_room(stream, slot.slot_count())?;
         let window = &mut self.windows[stream as usize];
-        window.used = at + slot.slots().max(1);
+        window.used = at + slot.slot_count().max(1);
         let number = window.header.base + at as u64;
-        self.put(stream, at, 1, slot, &[])?;
+        self.write_slots(stream, at, 1, slot, &[])?;
         Ok(number)
     }
 
@@ -79,31 +79,31 @@ impl Writer {
     /// slot.
     pub fn items(&mut self, stream: u32, state: u8, start: u64, items: &[u8]) -> io::Result<u64> {
         let slots = (detail::START + items.len() + 1).div_ceil(SLOT);
-        let at = self.room(stream, slots)?;
+        let at = self.make_room(stream, slots)?;
         let window = &mut self.windows[stream as usize];
         window.used = at + slots;
         let number = window.header.base + at as u64;
-        let word = slot::word(state, slots as u8, u16::MAX, 0);
-        self.put(stream, at, slots, Slot { word, start, ..EMPTY }, items)?;
+        let word = slot::slot_word(state, slots as u8, u16::MAX, 0);
+        self.write_slots(stream, at, slots, Slot { word, start, ..EMPTY }, items)?;
         Ok(number)
     }
 
     /// Makes space for slots in the window. Returns the index of the first one.
-    fn room(&mut self, stream: u32, slots: usize) -> io::Result<usize> {
+    fn make_room(&mut self, stream: u32, slots: usize) -> io::Result<usize> {
         assert!(slots <= SLOTS, "more slots than a block has");
         if self.windows[stream as usize].used + slots > SLOTS {
-            self.empty(stream)?;
+            self.flush_window(stream)?;
         }
         Ok(self.windows[stream as usize].used)
     }
 
     /// Writes slots to a window, the first word of the first slot last.
-    fn put(&mut self, stream: u32, at: usize, slots: usize, slot: Slot, items: &[u8]) -> io::Result<()> {
+    fn write_slots(&mut self, stream: u32, at: usize, slots: usize, slot: Slot, items: &[u8]) -> io::Result<()> {
         let window = &mut self.windows[stream as usize];
         let word = slot.word & 0xffff_ffff | (window.header.base + at as u64) << 32;
         let range = at * SLOT..(at + slots) * SLOT;
         let place = &mut window.slots[range.clone()];
-        place[..SLOT].copy_from_slice(record::bytes(&Slot { word, ..slot }));
+        place[..SLOT].copy_from_slice(record::plain_bytes(&Slot { word, ..slot }));
         if !items.is_empty() {
             place[detail::START..].fill(0);
             place[detail::START..detail::START + items.len()].copy_from_slice(items);
@@ -121,7 +121,7 @@ impl Writer {
     }
 }
 
-fn state(call: &Call) -> u8 {
+fn slot_state(call: &Call) -> u8 {
     let state = match call.outcome {
         Outcome::Pending => slot::PENDING,
         Outcome::Returned(_) => slot::RETURNED,
@@ -133,7 +133,7 @@ fn state(call: &Call) -> u8 {
 fn of(call: &Call, state: u8) -> Slot {
     let result = if let Outcome::Returned(result) = call.outcome { result } else { 0 };
     let end = if call.outcome == Outcome::Pending { 0 } else { call.end };
-    let word = slot::word(state, 1, call.number, 0);
+    let word = slot::slot_word(state, 1, call.number, 0);
     let caller = call.caller | call.slot.caller & !((1 << 48) - 1);
     Slot { word, start: call.start, end, caller, args: call.slot.args, result }
 }

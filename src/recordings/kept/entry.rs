@@ -1,10 +1,10 @@
 //! One entry of the default directory: its owner, its size, and its state.
 
-use crate::home::{LAST, names, number, recognisable};
+use crate::home::{LAST_UNRECORDED, names, number_in_name, plain_program_name};
 use crate::{job, sweeps};
 use cupeer_console::startup::effective_user;
 use cupeer_record::{Job, launcher};
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::RecordedEnd;
 use cupeer_spec::record::job::{FILE, FIRST_LINE, NOTABLE};
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 const IDLE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum EntryKind {
     /// The recording of one job.
     Record,
     /// The directory of a sweep.
@@ -27,7 +27,7 @@ pub enum Kind {
 pub struct Entry {
     pub name: String,
     pub path: PathBuf,
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// The number that cupeer gave the entry; `None` for a name that a user gave: such an entry is never pruned.
     pub number: Option<u64>,
     /// Disk space of the entry, in bytes.
@@ -46,42 +46,39 @@ pub fn entries(home: &Path) -> Vec<Entry> {
 }
 
 /// Returns the recordings in the default directory: name and path. It is faster than [`entries`], because it reads no sizes.
-pub fn records(home: &Path) -> Vec<(String, PathBuf)> {
+pub fn list_recordings(home: &Path) -> Vec<(String, PathBuf)> {
     let all = names(home).map(|name| (home.join(&name), name));
-    let is_ours =
-        |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == effective_user());
-    let records =
-        all.filter(|(path, _)| is_ours(path) && !sweeps::is_sweep(path) && text_of_record(path).is_some());
+    let is_ours = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == effective_user());
+    let records = all.filter(|(path, _)| is_ours(path) && !sweeps::is_sweep(path) && read_job_text(path).is_some());
     records.map(|(path, name)| (name, path)).collect()
 }
 
 impl Entry {
     #[cfg(test)]
-    pub fn at(path: &Path, kind: Kind) -> Entry {
+    pub fn at(path: &Path, kind: EntryKind) -> Entry {
         let (name, changed) = (String::new(), SystemTime::UNIX_EPOCH);
         Entry { name, path: path.to_owned(), kind, number: None, bytes: 0, is_notable: false, changed }
     }
 
     fn of(home: &Path, name: String) -> Option<Entry> {
         let path = home.join(&name);
-        let about =
-            path.symlink_metadata().ok().filter(|about| about.is_dir() && about.uid() == effective_user())?;
+        let about = path.symlink_metadata().ok().filter(|about| about.is_dir() && about.uid() == effective_user())?;
         let (kind, text) = if sweeps::is_sweep(&path) {
-            (Kind::Sweep, String::new())
+            (EntryKind::Sweep, String::new())
         } else {
-            (Kind::Record, text_of_record(&path)?)
+            (EntryKind::Record, read_job_text(&path)?)
         };
         let mut changed = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         let bytes = disk_usage(&path, &mut changed);
         let is_notable = text.lines().any(|line| line.starts_with(NOTABLE));
-        Some(Entry { number: number(&name), name, path, kind, bytes, is_notable, changed })
+        Some(Entry { number: number_in_name(&name), name, path, kind, bytes, is_notable, changed })
     }
 
     /// Returns true if a run of the entry is in progress, or a process of the entry is running; `None` if unknown.
     pub fn is_running(&self) -> Option<bool> {
         let answers = match self.kind {
-            Kind::Sweep => vec![Some(sweeps::is_in_progress(&self.path))],
-            Kind::Record => run_states(&self.path),
+            EntryKind::Sweep => vec![Some(sweeps::is_in_progress(&self.path))],
+            EntryKind::Record => run_states(&self.path),
         };
         if answers.contains(&Some(true)) {
             return Some(true);
@@ -93,29 +90,28 @@ impl Entry {
 
 /// Returns the program of the last run that recorded nothing, if that run is later than the last change of an entry.
 pub fn unrecorded_since(home: &Path, entry: &Entry) -> Option<String> {
-    let file = home.join(LAST);
-    let is_newer =
-        fs::symlink_metadata(&file).and_then(|about| about.modified()).is_ok_and(|at| at > entry.changed);
+    let file = home.join(LAST_UNRECORDED);
+    let is_newer = fs::symlink_metadata(&file).and_then(|about| about.modified()).is_ok_and(|at| at > entry.changed);
     let program = is_newer.then(|| fs::read_to_string(&file).ok())??;
-    Some(recognisable(OsStr::new(program.trim_end())))
+    Some(plain_program_name(OsStr::new(program.trim_end())))
 }
 
 /// Returns the text of the file `job` of a directory; `None` if the directory is not a recording of this user, or has other
 /// files.
-fn text_of_record(path: &Path) -> Option<String> {
+fn read_job_text(path: &Path) -> Option<String> {
     let file = path.join(FILE);
     file.symlink_metadata().ok().filter(|about| about.uid() == effective_user())?;
-    let text = job::read(&file).ok().filter(|text| text.starts_with(FIRST_LINE))?;
+    let text = job::read_job_file(&file).ok().filter(|text| text.starts_with(FIRST_LINE))?;
     let mut entries = fs::read_dir(path).into_iter().flatten().flatten();
-    entries.all(|entry| job::is_own(&entry.file_name())).then_some(text)
+    entries.all(|entry| job::is_recording_file(&entry.file_name())).then_some(text)
 }
 
 /// Returns the state of each launcher and process of a recording: true if it is running, `None` if unknown.
 fn run_states(path: &Path) -> Vec<Option<bool>> {
-    let mut answers = launcher::running(&job::read(&path.join(FILE)).unwrap_or_default());
+    let mut answers = launcher::are_running(&job::read_job_file(&path.join(FILE)).unwrap_or_default());
     if let Ok(job) = Job::open(path) {
-        let ended = |end| !matches!(end, End::Unseen | End::Untold);
-        let of = job.processes.iter().zip(job.alive());
+        let ended = |end| !matches!(end, RecordedEnd::Unseen | RecordedEnd::Untold);
+        let of = job.processes.iter().zip(job.are_alive());
         answers.extend(of.map(|(process, alive)| match alive {
             None if ended(process.end()) => Some(false),
             alive => alive,

@@ -6,5 +6,5 @@ mod entry;
 pub mod ours;
 mod prune;
 
-pub use entry::{Entry, Kind, entries, records, unrecorded_since};
-pub use prune::{prune, remove};
+pub use entry::{Entry, EntryKind, entries, list_recordings, unrecorded_since};
+pub use prune::{prune, remove_entry};

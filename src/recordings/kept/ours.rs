@@ -4,7 +4,7 @@
 use crate::job::VLLM_CACHE;
 use crate::sweeps;
 use cupeer_facts::part;
-use cupeer_record::plain::{self, Links};
+use cupeer_record::plain::{self, SymbolicLinks};
 use cupeer_record::sample;
 use cupeer_spec::record::{SUFFIX, armed, begun, faults, job, live};
 use std::fs;
@@ -14,7 +14,7 @@ use std::path::Path;
 /// First bytes of all binary files that cupeer writes.
 const MAGIC: &[u8] = b"cupeer";
 /// First bytes of a file that `cupeer run --on-hang` keeps: the schema of `cupeer why`.
-pub const HANG: &str = "{\n  \"schema\": \"cupeer-why/";
+pub const HANG_BEGIN: &str = "{\n  \"schema\": \"cupeer-why/";
 
 /// Removes the directory of a recording. Returns true if nothing is left of it.
 pub fn remove_record(directory: &Path) -> io::Result<bool> {
@@ -35,7 +35,7 @@ pub fn remove_record(directory: &Path) -> io::Result<bool> {
 pub fn remove_sweep(directory: &Path) -> io::Result<bool> {
     let is_whole = remove_each(directory, &|path, name| match name {
         sweeps::FILE => Ok(true),
-        _ if is_run(name) && is_directory(path) => remove_run(path),
+        _ if is_sweep_run(name) && is_directory(path) => remove_sweep_run(path),
         _ => Ok(false),
     })?;
     // The caller checked that the directory is a sweep.
@@ -44,7 +44,7 @@ pub fn remove_sweep(directory: &Path) -> io::Result<bool> {
 }
 
 /// Removes the directory of one run of a sweep. Returns true if nothing is left of it.
-fn remove_run(directory: &Path) -> io::Result<bool> {
+fn remove_sweep_run(directory: &Path) -> io::Result<bool> {
     let is_whole = remove_each(directory, &|path, name| match name {
         sweeps::STDOUT | sweeps::STDERR if is_file(path) => {
             fs::remove_file(path).or_else(ignore_not_found).map(|()| true)
@@ -57,11 +57,10 @@ fn remove_run(directory: &Path) -> io::Result<bool> {
 
 /// Removes the folder of a host in a recording. Returns true if nothing is left of it.
 fn remove_host_folder(directory: &Path) -> io::Result<bool> {
-    let is_whole =
-        remove_each(directory, &|path, name| match begun::is_named(name) && is_begun_file(path) {
-            true => fs::remove_file(path).or_else(ignore_not_found).map(|()| true),
-            false => remove_file(path, name),
-        })?;
+    let is_whole = remove_each(directory, &|path, name| match begun::is_begun_file(name) && is_begun_file(path) {
+        true => fs::remove_file(path).or_else(ignore_not_found).map(|()| true),
+        false => remove_file(path, name),
+    })?;
     Ok(is_whole && remove_empty(directory)?)
 }
 
@@ -85,16 +84,16 @@ fn remove_each(directory: &Path, remove: &dyn Fn(&Path, &str) -> io::Result<bool
 fn remove_file(path: &Path, name: &str) -> io::Result<bool> {
     let is_ours = is_file(path)
         && match name {
-            _ if name.ends_with(part::file::SUFFIX) => part::file::is_written(path),
-            _ if name.strip_suffix(SUFFIX).is_some_and(is_process_file) => begins_as_ours(path),
-            _ if name.strip_prefix(live::PREFIX).is_some_and(is_boot) => begins_as_ours(path),
-            _ if is_hang_file(name) => begins_with_text(path, HANG),
-            _ if name.starts_with(job::SAMPLES) => begins_with_text(path, sample::FIRST_LINE),
+            _ if name.ends_with(part::file::SUFFIX) => part::file::begins_as_reduced(path),
+            _ if name.strip_suffix(SUFFIX).is_some_and(is_process_file) => begins_like_cupeer_file(path),
+            _ if name.strip_prefix(live::PREFIX).is_some_and(is_short_boot_id) => begins_like_cupeer_file(path),
+            _ if is_hang_file(name) => begins_with_text(path, HANG_BEGIN),
+            _ if name.starts_with(job::MEMORY_SAMPLES) => begins_with_text(path, sample::FIRST_LINE),
             _ if [faults::PREFIX, armed::PREFIX].iter().any(|begin| name.starts_with(begin)) => {
-                begins_as_ours(path)
+                begins_like_cupeer_file(path)
             }
             _ if name.starts_with(faults::RELEASE) => path.metadata().is_ok_and(|about| about.len() == 0),
-            _ => is_temporary(name) && begins_as_ours(path),
+            _ => is_temporary(name) && begins_like_cupeer_file(path),
         };
     if is_ours {
         fs::remove_file(path).or_else(ignore_not_found)?;
@@ -106,12 +105,12 @@ fn remove_file(path: &Path, name: &str) -> io::Result<bool> {
 /// the number of the program image.
 fn is_process_file(name: &str) -> bool {
     let mut parts = name.split('-');
-    let is_of_boot = parts.next().is_some_and(is_boot);
+    let is_of_boot = parts.next().is_some_and(is_short_boot_id);
     let numbers: Vec<&str> = parts.collect();
     is_of_boot && (3..=4).contains(&numbers.len()) && numbers.iter().all(|number| is_number(number))
 }
 
-fn is_boot(text: &str) -> bool {
+fn is_short_boot_id(text: &str) -> bool {
     text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
@@ -123,15 +122,15 @@ fn is_number(text: &str) -> bool {
 fn is_hang_file(name: &str) -> bool {
     let word = name.strip_prefix(job::HANG).and_then(|name| name.strip_suffix(job::HANG_SUFFIX));
     let parts: Vec<&str> = word.unwrap_or_default().split('-').collect();
-    matches!(parts[..], [boot, launcher, number] if is_boot(boot) && is_number(launcher) && is_number(number))
+    matches!(parts[..], [boot, launcher, number] if is_short_boot_id(boot) && is_number(launcher) && is_number(number))
 }
 
 fn is_host_folder(name: &str) -> bool {
-    name.strip_prefix(begun::FOLDER).is_some_and(is_boot)
+    name.strip_prefix(begun::FOLDER).is_some_and(is_short_boot_id)
 }
 
 /// Returns true if a name is that of the directory of one run of a sweep, such as `trial-1`.
-fn is_run(name: &str) -> bool {
+fn is_sweep_run(name: &str) -> bool {
     let number = |word: &str| name.strip_prefix(word)?.strip_prefix('-');
     let trial = number("trial").map(|rest| rest.strip_suffix("-again").unwrap_or(rest));
     number("baseline").or(trial).is_some_and(is_number)
@@ -154,25 +153,25 @@ fn is_file(path: &Path) -> bool {
 
 /// Returns true if a file has the first bytes of cupeer's binary files, or if these bytes are missing or zero: an unfinished
 /// file.
-fn begins_as_ours(path: &Path) -> bool {
-    let begin = beginning(path, MAGIC.len());
+fn begins_like_cupeer_file(path: &Path) -> bool {
+    let begin = read_beginning(path, MAGIC.len());
     begin.is_some_and(|begin| begin == MAGIC || begin.iter().all(|byte| *byte == 0))
 }
 
 fn begins_with_text(path: &Path, first_line: &str) -> bool {
-    beginning(path, first_line.len()).is_some_and(|begin| begin == first_line.as_bytes())
+    read_beginning(path, first_line.len()).is_some_and(|begin| begin == first_line.as_bytes())
 }
 
 /// Returns true if a file is empty, or its first line is a line of the file `begun`.
 fn is_begun_file(path: &Path) -> bool {
-    let begin = beginning(path, 4096).unwrap_or_default();
+    let begin = read_beginning(path, 4096).unwrap_or_default();
     let text = String::from_utf8_lossy(&begin);
-    is_file(path) && text.lines().next().is_none_or(|line| begun::Begun::parse(line).is_some())
+    is_file(path) && text.lines().next().is_none_or(|line| begun::BegunLine::parse(line).is_some())
 }
 
-fn beginning(path: &Path, length: usize) -> Option<Vec<u8>> {
+fn read_beginning(path: &Path, length: usize) -> Option<Vec<u8>> {
     let mut begin = Vec::new();
-    plain::open(path, Links::Refused).ok()?.take(length as u64).read_to_end(&mut begin).ok()?;
+    plain::open(path, SymbolicLinks::Refused).ok()?.take(length as u64).read_to_end(&mut begin).ok()?;
     Some(begin)
 }
 

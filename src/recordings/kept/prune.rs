@@ -1,7 +1,7 @@
 //! Removes the oldest recordings of the default directory if there are too many, or if they take too much space.
 
-use super::{Entry, Kind, entries, ours};
-use crate::home::{path, standing};
+use super::{Entry, EntryKind, entries, ours};
+use crate::home::{default_directory, notice_once_a_day};
 use cupeer_report::moments::bytes;
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ const MOST_KEPT: u64 = 1 << 30;
 /// Removes the oldest recordings beyond the limits, except for `new`, which this run just created, and those that may still be
 /// running. Returns a sentence that names the removed recordings, at most once a day.
 pub fn prune(new: Option<&Path>) -> Option<String> {
-    let home = path().ok()?;
+    let home = default_directory().ok()?;
     let mut gone = Vec::new();
     for (entry, removed) in prune_to_limits(entries(&home), new, [KEPT, NOTABLE_KEPT], MOST_KEPT) {
         match removed {
@@ -34,7 +34,7 @@ pub fn prune(new: Option<&Path>) -> Option<String> {
         "deleted {which}: the last {KEPT} are kept, the last {NOTABLE_KEPT} with a problem, and {} in all; to keep one, rename it or use --out",
         bytes(MOST_KEPT)
     );
-    standing("deleted", notice)
+    notice_once_a_day("deleted", notice)
 }
 
 /// Removes the oldest of these entries beyond the given limits. Returns each entry whose removal was tried, and the result, which
@@ -63,17 +63,17 @@ fn prune_to_limits(
         }
         *beyond = beyond.saturating_sub(1);
         bytes -= entry.bytes;
-        let done = remove(&entry);
+        let done = remove_entry(&entry);
         removed.push((entry, done));
     }
     removed
 }
 
 /// Removes the files that cupeer wrote in an entry. Returns true if nothing is left; files of others stay.
-pub fn remove(entry: &Entry) -> io::Result<bool> {
+pub fn remove_entry(entry: &Entry) -> io::Result<bool> {
     match entry.kind {
-        Kind::Record => ours::remove_record(&entry.path),
-        Kind::Sweep => ours::remove_sweep(&entry.path),
+        EntryKind::Record => ours::remove_record(&entry.path),
+        EntryKind::Sweep => ours::remove_sweep(&entry.path),
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
     fn nothing_goes_that_is_in_use_or_not_ours() {
         let home = tempfile::tempdir().unwrap();
         let of = |name: &str| record(home.path(), name, 10);
-        let own = launcher::line().unwrap();
+        let own = launcher::own_line().unwrap();
         let in_progress = of("app-1");
         fs::write(in_progress.join(FILE), format!("cupeer job 1\n{own}\n")).unwrap();
         let elsewhere = own.replacen(&own[4..36], &"0".repeat(32), 1);
@@ -151,7 +151,7 @@ mod tests {
         std::os::unix::fs::symlink(&target, home.path().join("app-6")).unwrap();
         of("app-7");
         assert_eq!(names(home.path()), ["app-7", "app-2", "app-1", "mine"]);
-        assert!(entries(home.path()).iter().all(|entry| entry.kind == Kind::Record));
+        assert!(entries(home.path()).iter().all(|entry| entry.kind == EntryKind::Record));
         let removed = prune_to_limits(entries(home.path()), None, [0, 0], 0);
         let removed: Vec<String> = removed.into_iter().map(|(entry, _)| entry.name).collect();
         assert_eq!(removed, ["app-7"]);
@@ -167,7 +167,7 @@ mod tests {
         let path = record(home.path(), "app-1", 10);
         let all = entries(home.path());
         fs::remove_dir_all(&path).unwrap();
-        remove(&all[0]).unwrap();
+        remove_entry(&all[0]).unwrap();
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         let path = record(home.path(), "app-1", 10);
         std::os::unix::fs::symlink(folder.path(), path.join("vllm-cache")).unwrap();
         let all = entries(home.path());
-        assert!(!remove(&all[0]).unwrap());
+        assert!(!remove_entry(&all[0]).unwrap());
         assert!(path.join("vllm-cache").exists() && folder.path().join("thesis.tex").exists());
         assert!(names(home.path()).is_empty(), "it is no recording any more");
     }
@@ -217,18 +217,15 @@ mod tests {
         fs::create_dir_all(sweep.join("trial-1/record")).unwrap();
         fs::create_dir_all(sweep.join("trial-mine")).unwrap();
         fs::write(sweep.join("trial-1/record").join(FILE), "cupeer job 1\n").unwrap();
-        for name in
-            [crate::sweeps::FILE, "trial-1/stdout", "trial-1/notes", "trial-mine/thesis.tex", "thesis.tex"]
-        {
+        for name in [crate::sweeps::FILE, "trial-1/stdout", "trial-1/notes", "trial-mine/thesis.tex", "thesis.tex"] {
             fs::write(sweep.join(name), "").unwrap();
         }
         let entry = |path: &Path, kind| Entry::at(path, kind);
-        assert!(!remove(&entry(&path, Kind::Record)).unwrap());
-        assert!(!remove(&entry(&sweep, Kind::Sweep)).unwrap());
+        assert!(!remove_entry(&entry(&path, EntryKind::Record)).unwrap());
+        assert!(!remove_entry(&entry(&sweep, EntryKind::Sweep)).unwrap());
         let left: Vec<&str> = theirs.into_iter().filter(|name| path.join(name).exists()).collect();
         assert_eq!(left, theirs);
-        let left: Vec<&str> =
-            ours.iter().map(|(name, _)| *name).filter(|name| path.join(name).exists()).collect();
+        let left: Vec<&str> = ours.iter().map(|(name, _)| *name).filter(|name| path.join(name).exists()).collect();
         assert_eq!(left, [""; 0]);
         assert!(!path.join(FILE).exists() && !sweep.join(crate::sweeps::FILE).exists());
         assert!(!sweep.join("trial-1/record").exists() && !sweep.join("trial-1/stdout").exists());

@@ -12,7 +12,7 @@ pub struct Durations {
     pub total_ns: u64,
     max_ns: u64,
     #[serde(rename = "durations")]
-    spread: Sketch,
+    spread: DurationHistogram,
 }
 
 impl Durations {
@@ -26,7 +26,7 @@ impl Durations {
     }
 
     /// Adds `count` durations of which only the sum and the longest are known, in nanoseconds.
-    pub fn add_run(&mut self, count: u64, total_ns: u64, longest_ns: u64) {
+    pub fn add_repeated(&mut self, count: u64, total_ns: u64, longest_ns: u64) {
         self.total_ns = self.total_ns.saturating_add(total_ns);
         self.max_ns = self.max_ns.max(longest_ns);
         // Record each of these durations as their mean.
@@ -55,29 +55,28 @@ impl Durations {
 }
 
 #[derive(Clone)]
-struct Sketch(Histogram<u64>);
+struct DurationHistogram(Histogram<u64>);
 
-impl Default for Sketch {
+impl Default for DurationHistogram {
     fn default() -> Self {
         // Two significant digits. Creating a histogram fails only for more than five.
         let mut histogram = Histogram::new(2).unwrap_or_else(|_| unreachable!());
         histogram.auto(true);
-        Sketch(histogram)
+        DurationHistogram(histogram)
     }
 }
 
 /// Serialized as pairs: a duration, and the number of durations within a hundredth of it.
-impl Serialize for Sketch {
+impl Serialize for DurationHistogram {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let recorded = self.0.iter_recorded();
-        serializer
-            .collect_seq(recorded.map(|step| (step.value_iterated_to(), step.count_since_last_iteration())))
+        serializer.collect_seq(recorded.map(|step| (step.value_iterated_to(), step.count_since_last_iteration())))
     }
 }
 
-impl<'de> Deserialize<'de> for Sketch {
+impl<'de> Deserialize<'de> for DurationHistogram {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut sketch = Sketch::default();
+        let mut sketch = DurationHistogram::default();
         for (ns, count) in Vec::<(u64, u64)>::deserialize(deserializer)? {
             sketch.0.record_n(ns, count).map_err(D::Error::custom)?;
         }
@@ -91,17 +90,17 @@ mod tests {
 
     #[test]
     fn reports_survive_writing_and_reading() {
-        let mut sketch = Sketch::default();
+        let mut sketch = DurationHistogram::default();
         for ns in (0..100_000).map(|i: u64| i * i % 9_999_991).chain([u64::MAX, 0]) {
             sketch.0.record(ns).unwrap();
         }
         let text = serde_json::to_string(&sketch).unwrap();
-        let read: Sketch = serde_json::from_str(&text).unwrap();
+        let read: DurationHistogram = serde_json::from_str(&text).unwrap();
         let quantiles =
-            |sketch: &Sketch| [0.0, 0.5, 0.99, 1.0].map(|share| sketch.0.value_at_quantile(share));
+            |sketch: &DurationHistogram| [0.0, 0.5, 0.99, 1.0].map(|share| sketch.0.value_at_quantile(share));
         assert_eq!(quantiles(&read), quantiles(&sketch));
         assert_eq!(serde_json::to_string(&read).unwrap(), text);
-        assert!(serde_json::from_str::<Sketch>("[[1]]").is_err());
+        assert!(serde_json::from_str::<DurationHistogram>("[[1]]").is_err());
     }
 
     #[test]

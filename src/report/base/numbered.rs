@@ -5,16 +5,16 @@ use std::rc::Rc;
 
 /// Names, numbered in the order in which they were added.
 #[derive(Default)]
-pub struct Numbered {
+pub struct NumberedNames {
     numbers: HashMap<Rc<str>, u16>,
     names: Vec<Rc<str>>,
 }
 
-impl Numbered {
+impl NumberedNames {
     /// Returns the number of a name, and adds a new name. Returns `None` for a new name if there are already
     /// `most` names.
-    pub fn number(&mut self, name: &str, most: usize) -> Option<u16> {
-        if let Some(number) = self.known(name) {
+    pub fn find_or_add(&mut self, name: &str, most: usize) -> Option<u16> {
+        if let Some(number) = self.find_number(name) {
             return Some(number);
         }
         let number = u16::try_from(self.names.len()).ok().filter(|number| usize::from(*number) < most)?;
@@ -25,7 +25,7 @@ impl Numbered {
     }
 
     /// Returns the number of a name; `None` if the name was not added.
-    pub fn known(&self, name: &str) -> Option<u16> {
+    pub fn find_number(&self, name: &str) -> Option<u16> {
         self.numbers.get(name).copied()
     }
 

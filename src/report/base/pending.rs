@@ -10,7 +10,7 @@ pub struct PendingCalls(HashMap<(u32, u64), Call, foldhash::fast::RandomState>);
 
 impl PendingCalls {
     /// Returns the call that an event completes. Stores the event's call if it has not returned.
-    pub fn completed<'a>(&mut self, event: &'a Event) -> Option<Cow<'a, Call>> {
+    pub fn take_completed<'a>(&mut self, event: &'a Event) -> Option<Cow<'a, Call>> {
         match event {
             Event::Call(call) if call.outcome == Outcome::Pending => {
                 self.0.insert((call.stream, call.seq), call.clone());
@@ -19,14 +19,14 @@ impl PendingCalls {
             Event::Call(call) => Some(Cow::Borrowed(call)),
             Event::LateEnd { stream, seq, .. } => {
                 let mut call = self.0.remove(&(*stream, *seq))?;
-                call.finish(event).then_some(Cow::Owned(call))
+                call.apply_late_end(event).then_some(Cow::Owned(call))
             }
             Event::Use(_) | Event::Mark { .. } => None,
         }
     }
 
     /// Returns the calls that never returned, in the order of their starts.
-    pub fn rest(self) -> Vec<Call> {
+    pub fn into_unfinished(self) -> Vec<Call> {
         let mut calls: Vec<Call> = self.0.into_values().collect();
         calls.sort_by_key(|call| (call.start, call.stream, call.seq));
         calls

@@ -5,7 +5,7 @@
 
 /// Kind of a text, which decides its color.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mark {
+pub enum Emphasis {
     /// Text about an error, or about something equally severe.
     Error,
     /// Text about a warning.
@@ -19,55 +19,55 @@ pub enum Mark {
 /// Escape sequence that ends a style.
 const END: &str = "\x1b[0m";
 
-impl Mark {
-    /// Returns the mark of a severity, by its word.
-    pub fn of_severity(word: &str) -> Mark {
+impl Emphasis {
+    /// Returns the emphasis of a severity, by its word.
+    pub fn of_severity(word: &str) -> Emphasis {
         match word {
-            "error" => Mark::Error,
-            "warning" => Mark::Warning,
-            _ => Mark::Note,
+            "error" => Emphasis::Error,
+            "warning" => Emphasis::Warning,
+            _ => Emphasis::Note,
         }
     }
 
-    fn begin(self) -> &'static str {
+    fn escape_sequence(self) -> &'static str {
         match self {
-            Mark::Error => "\x1b[31m",
-            Mark::Warning => "\x1b[33m",
-            Mark::Note => "\x1b[2m",
-            Mark::Heading => "\x1b[1m",
+            Emphasis::Error => "\x1b[31m",
+            Emphasis::Warning => "\x1b[33m",
+            Emphasis::Note => "\x1b[2m",
+            Emphasis::Heading => "\x1b[1m",
         }
     }
 }
 
-/// Form in which marks are written.
+/// Form in which emphasis is written.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Style {
-    /// Marks are left out.
+    /// Emphasis is left out.
     #[default]
     Plain,
-    /// Marks are written as colors.
+    /// Emphasis is written as colors.
     Colored,
 }
 
 impl Style {
-    /// Returns a text enclosed in its mark.
-    pub fn mark(self, mark: Mark, text: &str) -> String {
+    /// Returns a text enclosed in the escape sequences of an emphasis.
+    pub fn emphasize(self, mark: Emphasis, text: &str) -> String {
         match self {
             Style::Plain => text.to_owned(),
-            Style::Colored => format!("{}{text}{END}", mark.begin()),
+            Style::Colored => format!("{}{text}{END}", mark.escape_sequence()),
         }
     }
 
-    /// Returns a text in which the first occurrence of a part is marked.
-    pub fn mark_in(self, mark: Mark, part: &str, text: &str) -> String {
-        text.replacen(part, &self.mark(mark, part), 1)
+    /// Returns a text in which the first occurrence of a part is emphasized.
+    pub fn emphasize_part(self, mark: Emphasis, part: &str, text: &str) -> String {
+        text.replacen(part, &self.emphasize(mark, part), 1)
     }
 }
 
-/// Returns the number of bytes of the mark at the start of a text; 0 if the text does not start with a mark.
-/// Other terminal sequences are not marks.
-pub(crate) fn mark_at(text: &str) -> usize {
-    let begins = [Mark::Error, Mark::Warning, Mark::Note, Mark::Heading].map(Mark::begin);
+/// Returns the number of bytes of the escape sequence of an emphasis at the start of a text; 0 if the text
+/// starts with another sequence, or with none.
+pub(crate) fn emphasis_length_at(text: &str) -> usize {
+    let begins = [Emphasis::Error, Emphasis::Warning, Emphasis::Note, Emphasis::Heading].map(Emphasis::escape_sequence);
     let found = begins.into_iter().chain([END]).find(|mark| text.starts_with(mark));
     found.map_or(0, str::len)
 }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_part_is_marked_once() {
-        let of = |style: Style| style.mark_in(Mark::Error, "error", "- error x: error");
+        let of = |style: Style| style.emphasize_part(Emphasis::Error, "error", "- error x: error");
         assert_eq!(of(Style::Plain), "- error x: error");
         assert_eq!(of(Style::Colored), "- \x1b[31merror\x1b[0m x: error");
     }

@@ -1,28 +1,28 @@
 //! Removes everything from text that a terminal would obey, because the text of recordings, packs, and programs is
 //! untrusted.
 
-use crate::base::style::mark_at;
-use cupeer_spec::value::is_wild;
+use crate::base::style::emphasis_length_at;
+use cupeer_spec::value::is_unsafe_for_terminal;
 use serde::Serialize;
 use std::io::{self, Write};
 
 /// Returns a text without control characters and other sequences that a terminal obeys, and without line
 /// breaks.
 pub fn clean(text: &str) -> String {
-    text.replace(is_wild, "\u{fffd}")
+    text.replace(is_unsafe_for_terminal, "\u{fffd}")
 }
 
 /// Returns a text without sequences that a terminal obeys, but with its line breaks.
 pub fn clean_lines(text: &str) -> String {
-    text.replace(|c| is_wild(c) && c != '\n', "\u{fffd}")
+    text.replace(|c| is_unsafe_for_terminal(c) && c != '\n', "\u{fffd}")
 }
 
-/// Returns a text without sequences that a terminal obeys, except for the marks of [`crate::base::style`].
+/// Returns a text without sequences that a terminal obeys, except for those of [`crate::base::style`].
 pub fn clean_marked(text: &str) -> String {
     let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('\x1b') {
         clean += &clean_lines(&rest[..at]);
-        let mark = mark_at(&rest[at..]);
+        let mark = emphasis_length_at(&rest[at..]);
         clean += if mark > 0 { &rest[at..at + mark] } else { "\u{fffd}" };
         rest = &rest[at + mark.max(1)..];
     }
@@ -31,11 +31,11 @@ pub fn clean_marked(text: &str) -> String {
 
 /// Writer of JSON that escapes the characters that a terminal obeys and that serde_json does not escape. Each
 /// write must contain whole characters.
-pub struct Json<W>(pub W);
+pub struct EscapingJsonWriter<W>(pub W);
 
-impl<W: Write> Write for Json<W> {
+impl<W: Write> Write for EscapingJsonWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let is_escaped = |c: char| is_wild(c) && !c.is_ascii_whitespace();
+        let is_escaped = |c: char| is_unsafe_for_terminal(c) && !c.is_ascii_whitespace();
         match std::str::from_utf8(bytes) {
             Ok(text) if text.contains(is_escaped) => {
                 for part in text.split_inclusive(is_escaped) {
@@ -60,7 +60,7 @@ impl<W: Write> Write for Json<W> {
 ///
 /// The writer fails.
 pub fn write_json(out: impl Write, value: &impl Serialize) -> io::Result<()> {
-    let mut out = Json(out);
+    let mut out = EscapingJsonWriter(out);
     serde_json::to_writer_pretty(&mut out, value)?;
     out.write_all(b"\n")
 }
@@ -68,7 +68,7 @@ pub fn write_json(out: impl Write, value: &impl Serialize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::style::{Mark, Style};
+    use crate::base::style::{Emphasis, Style};
 
     #[test]
     fn nothing_reaches_a_terminal_that_it_would_obey() {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn only_marks_of_terminal_controls_stay() {
-        let marked = Style::Colored.mark(Mark::Warning, "a\u{e9}");
+        let marked = Style::Colored.emphasize(Emphasis::Warning, "a\u{e9}");
         assert_eq!(clean_marked(&format!("{marked}\n")), format!("{marked}\n"));
         assert_eq!(clean_marked("\x1b[2J\x1b[31mb\x1b[0m\x1b"), "\u{fffd}[2J\x1b[31mb\x1b[0m\u{fffd}");
         assert_eq!(clean_marked("\x1b\u{e9}\x07\n"), "\u{fffd}\u{e9}\u{fffd}\n");
@@ -88,9 +88,9 @@ mod tests {
     fn json_is_the_same_and_harmless() {
         let value = serde_json::json!({ "a\u{9b}": "\u{7f}\u{202e}\u{2066}ä\x1b\n", "b": ["\t"] });
         let mut text = Vec::new();
-        serde_json::to_writer_pretty(Json(&mut text), &value).unwrap();
+        serde_json::to_writer_pretty(EscapingJsonWriter(&mut text), &value).unwrap();
         let text = String::from_utf8(text).unwrap();
-        assert!(!text.contains(|c| is_wild(c) && c != '\n') && text.contains("\\u009b"), "{text}");
+        assert!(!text.contains(|c| is_unsafe_for_terminal(c) && c != '\n') && text.contains("\\u009b"), "{text}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 }

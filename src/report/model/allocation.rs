@@ -31,8 +31,7 @@ impl Allocations {
         self.spaces.retain(|row| chosen(&row.proc));
         self.kept.retain(|row| chosen(&row.proc) || chosen(&row.owner));
         let has = |row: &Multicast| {
-            row.made_by.iter().chain(&row.held_by).any(&chosen)
-                || row.devices.iter().any(|device| chosen(&device.proc))
+            row.made_by.iter().chain(&row.held_by).any(&chosen) || row.devices.iter().any(|device| chosen(&device.proc))
         };
         self.multicast.retain(has);
         self.largest.retain(|row| chosen(&row.proc));

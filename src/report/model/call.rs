@@ -51,7 +51,7 @@ impl Function {
     }
 
     /// Returns the number of failed calls that left something undone.
-    pub fn wrong(&self) -> u64 {
+    pub fn wrong_calls(&self) -> u64 {
         self.wrong.values().sum()
     }
 }
@@ -83,11 +83,11 @@ pub struct Caller {
 /// Distribution of calls over the ranks.
 #[derive(Serialize, JsonSchema)]
 pub struct Ranks {
-    /// Fewest calls of a rank.
+    /// Number of calls of the rank that made the fewest.
     pub least: u64,
-    /// Median of the calls of all ranks.
+    /// Median of the numbers of calls of all ranks.
     pub median: u64,
-    /// Most calls of a rank.
+    /// Number of calls of the rank that made the most.
     pub most: u64,
     /// Ranks whose number of calls differs from that of the others.
     pub deviating: Vec<Deviation>,
@@ -214,7 +214,7 @@ pub struct FailureGroup {
 
 impl super::Report {
     /// Returns the number of failed calls of a function, with how many of them were expected: `3 (2 expected)`.
-    pub fn failed(&self, function: &Function) -> String {
+    pub fn format_failed(&self, function: &Function) -> String {
         let own = self.failure_groups.iter().filter(|group| group.function == function.function);
         let expected: u64 = own.filter(|group| group.is_expected()).map(|group| group.count).sum();
         match (number(function.failed()), number(expected)) {
@@ -227,7 +227,7 @@ impl super::Report {
 
 impl FailureGroup {
     /// Returns the sort key: informative failures first, then the most frequent.
-    pub fn order(&self) -> (bool, Reverse<u64>, u64) {
+    pub fn sort_key(&self) -> (bool, Reverse<u64>, u64) {
         (self.usual, Reverse(self.count), self.first_ns)
     }
 
@@ -242,7 +242,7 @@ impl FailureGroup {
     }
 }
 
-/// Largest number of processes that a group lists.
+/// Number of processes that a group lists: the first ones.
 pub const MOST_PROCS: usize = 16;
 
 fn has_none(lines: &Rc<[SourceLine]>) -> bool {
@@ -287,12 +287,12 @@ pub(super) fn hexadecimal<S: Serializer>(number: &u64, serializer: S) -> Result<
     serializer.collect_str(&format_args!("{number:#x}"))
 }
 
-/// Reads such a number.
+/// Reads an address from its hexadecimal digits.
 pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let text = Cow::<str>::deserialize(deserializer)?;
-    of_address(&text).ok_or_else(|| D::Error::custom("an address is not one"))
+    parse_address(&text).ok_or_else(|| D::Error::custom("an address is not one"))
 }
 
-pub(super) fn of_address(text: &str) -> Option<u64> {
+pub(super) fn parse_address(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }

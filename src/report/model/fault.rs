@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// Plan of what `--deny-peer` denies.
 pub const DENY: &str = "deny-peer";
 
-/// Most calls of a fault that are kept.
+/// Number of calls of a fault that are kept: the first ones.
 pub const MOST_HITS: usize = 100;
 
 /// Fault of a fault plan, or denied pair of devices (plan `deny-peer`), over all processes and hosts.

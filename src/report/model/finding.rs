@@ -1,6 +1,6 @@
 //! Findings: their rule, place, reason, and objects.
 
-use super::call::{Hexadecimal, hexadecimal, of_address};
+use super::call::{Hexadecimal, hexadecimal, parse_address};
 use super::{
     Allocator, Fingerprint, Place, Proc, RuntimeCall, Uuid,
     word::{self, Word},
@@ -188,13 +188,11 @@ pub struct Object {
 
 impl Object {
     /// Returns the place of the call: the frame in the library of the object, or else the first frame.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn call_place(&self) -> Option<&Place> {
         if self.caller.is_some() {
             return self.caller.as_ref();
         }
-        let named = |place: &&Place| {
-            place.file_name() == self.library.as_deref() && Some(place.offset) == self.offset
-        };
+        let named = |place: &&Place| place.file_name() == self.library.as_deref() && Some(place.offset) == self.offset;
         let first = || self.stack.first().filter(|_| self.library.is_none());
         self.stack.iter().find(named).or_else(first)
     }
@@ -209,13 +207,13 @@ fn hexadecimal_or_null<S: Serializer>(number: &Option<u64>, serializer: S) -> Re
 
 fn address_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
-    of_address(&text).map(Some).ok_or_else(|| D::Error::custom("an address is not one"))
+    parse_address(&text).map(Some).ok_or_else(|| D::Error::custom("an address is not one"))
 }
 
 impl Finding {
     /// Returns true if the findings of its rule say something of a handle.
-    pub fn tells(&self, what: Tells) -> bool {
-        Rule::of(&self.rule).is_some_and(|rule| rule.spec().tells(what))
+    pub fn states_fact(&self, what: Tells) -> bool {
+        Rule::of(&self.rule).is_some_and(|rule| rule.spec().states_fact(what))
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Handle {
     /// Fingerprint that stands for the bytes of the handle.
     pub fingerprint: Fingerprint,
     /// Kind of object that the handle is for.
-    #[schemars(extend("enum" = Object::exported()))]
+    #[schemars(extend("enum" = Object::exportable_words()))]
     #[serde(deserialize_with = "word::read")]
     pub kind: Word,
     /// State of the handle.
@@ -58,7 +58,7 @@ pub struct Handle {
 
 impl Handle {
     /// Returns the sort key: the worst state first, then by time.
-    pub fn order(&self) -> (Reverse<State>, Option<u64>, Fingerprint) {
+    pub fn sort_key(&self) -> (Reverse<State>, Option<u64>, Fingerprint) {
         let when = self.exported_ns.or(self.opens.first().map(|open| open.opened_ns));
         (Reverse(self.state), when, self.fingerprint)
     }
@@ -99,7 +99,7 @@ pub enum Certainty {
 
 impl Allocator {
     /// Returns the name with its certainty, such as `CuPy's pool (probable)`; `None` for CUDA's own allocator.
-    pub fn text(&self) -> Option<String> {
+    pub fn name_with_certainty(&self) -> Option<String> {
         let sure = if self.certainty == Certainty::Certain { "" } else { " (probable)" };
         (self.name != Allocator::PLAIN).then(|| format!("{}{sure}", self.name))
     }
@@ -201,7 +201,7 @@ impl FailedOpen {
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Leak {
     /// Kind of object.
-    #[schemars(extend("enum" = Object::exported()))]
+    #[schemars(extend("enum" = Object::exportable_words()))]
     #[serde(deserialize_with = "word::read")]
     pub kind: Word,
     /// Number of handles that are open.
@@ -230,7 +230,7 @@ pub struct Fingerprint(#[schemars(with = "String")] pub u64);
 
 impl std::fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(f, "{}:{:016x}", Shareable::prefix(self.0), self.0)
+        write!(f, "{}:{:016x}", Shareable::fingerprint_prefix(self.0), self.0)
     }
 }
 

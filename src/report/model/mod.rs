@@ -16,12 +16,10 @@ mod process;
 mod word;
 
 pub use allocation::{
-    Access, AddressSpace, Allocation, Allocations, BoundMemory, DeviceMemory, Kept, Mapping, Multicast,
-    TeamDevice, Where,
+    Access, AddressSpace, Allocation, Allocations, BoundMemory, DeviceMemory, Kept, Mapping, Multicast, TeamDevice,
+    Where,
 };
-pub use call::{
-    Caller, Deviation, Failure, FailureGroup, Function, MOST_PROCS, Mark, Place, Ranks, RuntimeCall,
-};
+pub use call::{Caller, Deviation, Failure, FailureGroup, Function, MOST_PROCS, Mark, Place, Ranks, RuntimeCall};
 pub use clue::Clue;
 pub use fault::MOST_HITS;
 pub use fault::{DENY, Fault, FaultHit};
@@ -32,10 +30,10 @@ pub use memory::{Memory, MemoryFailure, MemoryOverTime, MemoryRow, MemorySeries,
 pub use peer::{Peer, Uuid};
 pub use pool::Pool;
 pub use process::{
-    Asked, Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Unnamed, past,
+    Asked, Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Unnamed, format_bypass,
 };
 
-use cupeer_symbols::Sources;
+use cupeer_symbols::SourceFiles;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,9 +132,9 @@ pub const SCHEMA: &str = "cupeer-report/1";
 
 impl Report {
     /// Reads the lines of source at the places of findings, of hangs, and of the last calls of processes that died.
-    pub fn read_sources(&mut self, sources: &mut Sources) {
+    pub fn read_source_lines(&mut self, sources: &mut SourceFiles) {
         let of_finding = |finding: &'_ Finding| {
-            let objects = finding.objects.iter().filter_map(Object::place);
+            let objects = finding.objects.iter().filter_map(Object::call_place);
             [&finding.caller].into_iter().chain(objects).cloned().collect::<Vec<Place>>()
         };
         let of_end = |process: &'_ Process| {
@@ -145,12 +143,11 @@ impl Report {
         };
         let ended = self.processes.iter().flat_map(of_end);
         let hung = self.record.hangs.iter().filter_map(|hang| hang.place.clone());
-        let places: BTreeSet<Place> =
-            self.findings.iter().flat_map(of_finding).chain(ended).chain(hung).collect();
+        let places: BTreeSet<Place> = self.findings.iter().flat_map(of_finding).chain(ended).chain(hung).collect();
         let text = |place: &Place| {
             let line = place.source()?;
             let library = if place.python.is_some() { None } else { Some(place.library.as_deref()?) };
-            let (file, text) = (line.file.clone(), sources.line(line, library)?);
+            let (file, text) = (line.file.clone(), sources.read_line(line, library)?);
             Some(SourceText { file, line: line.line, text })
         };
         let texts: BTreeSet<SourceText> = places.iter().filter_map(text).collect();
@@ -158,37 +155,37 @@ impl Report {
     }
 
     /// Returns the line of source at a place as compilers print it; `None` if its text is not known.
-    pub fn source_line(&self, place: &Place) -> Option<String> {
+    pub fn quoted_source_line(&self, place: &Place) -> Option<String> {
         let line = place.source()?;
         let is_its = |known: &&SourceText| (&known.file, known.line) == (&line.file, line.line);
         let known = self.source_lines.iter().find(is_its)?;
         Some(format!("{:>5} | {}", known.line, known.text))
     }
 
-    /// Returns how many calls there are.
+    /// Returns the number of calls.
     pub fn call_count(&self) -> u64 {
         self.functions.iter().map(|function| function.calls).sum()
     }
 
     /// Returns the functions that processes called and of which no call is in the recording, by name.
-    pub fn called_unrecorded(&self) -> BTreeSet<Word> {
+    pub fn unrecorded_functions(&self) -> BTreeSet<Word> {
         self.processes.iter().flat_map(|process| process.unrecorded.iter().copied()).collect()
     }
 
     /// Returns the libraries whose calls bypassed cupeer, except for drivers about which nothing is known but that no
     /// call was seen.
-    pub fn past(&self) -> impl Iterator<Item = &Escaped> {
-        self.escaped.iter().filter(|escaped| !escaped.is_unseen())
+    pub fn bypassing_libraries(&self) -> impl Iterator<Item = &Escaped> {
+        self.escaped.iter().filter(|escaped| !escaped.is_driver_without_calls())
     }
 
     /// Returns the processes that loaded a driver and made no call through cupeer, each with the known reasons. A
     /// process without a reason means nothing if others made calls: programs have helper processes.
-    pub fn unseen(&self) -> impl Iterator<Item = (&Proc, String)> {
+    pub fn processes_without_calls(&self) -> impl Iterator<Item = (&Proc, String)> {
         let is_empty = self.record.events == 0;
-        let unseen = self.escaped.iter().filter(|escaped| escaped.is_unseen());
+        let unseen = self.escaped.iter().filter(|escaped| escaped.is_driver_without_calls());
         unseen.filter_map(move |escaped| {
-            let of_process = self.past().filter(|other| other.proc == escaped.proc);
-            let reasons: Vec<String> = of_process.map(Escaped::sentence).collect();
+            let of_process = self.bypassing_libraries().filter(|other| other.proc == escaped.proc);
+            let reasons: Vec<String> = of_process.map(Escaped::bypass_sentence).collect();
             let unknown = "it made none, or did not find the functions through the dynamic loader".to_owned();
             match reasons.is_empty() {
                 true => is_empty.then_some((&escaped.proc, unknown)),
@@ -308,7 +305,7 @@ pub struct Quiet {
 
 impl Record {
     /// Returns the number of processes of a large job that shared nothing.
-    pub fn quiet_processes(&self) -> u64 {
+    pub fn count_quiet_processes(&self) -> u64 {
         self.quiet.iter().fold(0, |all, quiet| all.saturating_add(quiet.processes))
     }
 

@@ -71,6 +71,6 @@ impl Serialize for Uuid {
 impl<'de> Deserialize<'de> for Uuid {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        cupeer_spec::uuid::parse(&text).map(Uuid).ok_or_else(|| D::Error::custom("a UUID is not one"))
+        cupeer_spec::uuid::parse_uuid(&text).map(Uuid).ok_or_else(|| D::Error::custom("a UUID is not one"))
     }
 }

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::base::terminal::clean;
 use cupeer_spec::bypass::{self, Bypass};
-use cupeer_spec::env::{self, Level};
-use cupeer_spec::record::end::End;
+use cupeer_spec::env::{self, CheckLevel};
+use cupeer_spec::record::end::RecordedEnd;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -134,23 +134,23 @@ pub enum ExitKind {
 impl Exit {
     /// Returns the end of a process from whether it runs, from the end in its record, and from whether it became
     /// another program.
-    pub fn of(alive: Option<bool>, end: End, is_another: bool) -> Exit {
+    pub fn of(alive: Option<bool>, end: RecordedEnd, is_another: bool) -> Exit {
         let of = |kind| Exit { kind, ..Exit::default() };
         match (alive, end) {
             (Some(true), _) => of(ExitKind::Running),
             _ if is_another => of(ExitKind::Executed),
-            (_, End::Executed) => of(ExitKind::Executed),
-            (_, End::Returned(code) | End::ExecutedReturned(code)) => {
+            (_, RecordedEnd::Executed) => of(ExitKind::Executed),
+            (_, RecordedEnd::Returned(code) | RecordedEnd::ExecutedReturned(code)) => {
                 Exit { code: Some(code), ..of(ExitKind::Returned) }
             }
-            (_, End::Left(code)) => Exit { code: Some(code), immediate: true, ..of(ExitKind::Returned) },
-            (_, End::ReturnedSomething) => of(ExitKind::Returned),
-            (_, End::Signal(signal) | End::ExecutedSignal(signal)) => {
+            (_, RecordedEnd::Left(code)) => Exit { code: Some(code), immediate: true, ..of(ExitKind::Returned) },
+            (_, RecordedEnd::ReturnedSomething) => of(ExitKind::Returned),
+            (_, RecordedEnd::Signal(signal) | RecordedEnd::ExecutedSignal(signal)) => {
                 Exit { signal: Some(signal), ..of(ExitKind::Signal) }
             }
-            (Some(false), End::Unseen) => of(ExitKind::Died),
-            (Some(false), End::Untold) => of(ExitKind::Gone),
-            (None, End::Unseen | End::Untold) => of(ExitKind::Unseen),
+            (Some(false), RecordedEnd::Unseen) => of(ExitKind::Died),
+            (Some(false), RecordedEnd::Untold) => of(ExitKind::Gone),
+            (None, RecordedEnd::Unseen | RecordedEnd::Untold) => of(ExitKind::Unseen),
         }
     }
 
@@ -172,13 +172,13 @@ impl Process {
     }
 
     /// Returns what a process is called in every run: its rank, or else its program.
-    pub fn role(&self) -> String {
+    pub fn name_in_every_run(&self) -> String {
         self.rank.map_or_else(|| self.program_name().to_owned(), |rank| format!("rank {rank}"))
     }
 
     /// Returns how the calls of the process were checked; `None` if they were not.
-    pub fn checked(&self) -> Option<Level> {
-        Level::of(self.variables.get(env::CHECK).map(String::as_str))
+    pub fn check_level(&self) -> Option<CheckLevel> {
+        CheckLevel::from_variable(self.variables.get(env::CHECK).map(String::as_str))
     }
 
     /// Returns true if the process had certainly ended when another one of its host ended. Clocks of hosts differ.
@@ -285,24 +285,24 @@ pub struct Escaped {
 
 impl Escaped {
     /// Returns true if this is a driver about which nothing is known but that no call was seen.
-    pub fn is_unseen(&self) -> bool {
+    pub fn is_driver_without_calls(&self) -> bool {
         self.way == Bypass::Unseen.name()
     }
 
     /// Returns true if this is a driver of a process without cupeer, which a run saw from outside.
-    pub fn is_outside(&self) -> bool {
+    pub fn is_process_without_cupeer(&self) -> bool {
         self.way == Bypass::NotLoaded.name()
     }
 
     /// Returns a sentence: the calls of the library bypass cupeer, and how.
-    pub fn sentence(&self) -> String {
-        past(&self.library, &self.way, "")
+    pub fn bypass_sentence(&self) -> String {
+        format_bypass(&self.library, &self.way, "")
     }
 }
 
 /// Returns a sentence: the calls of the library bypass cupeer, how, and how often.
-pub fn past(library: &str, way: &str, times: &str) -> String {
-    format!("the calls of {} escape cupeer{times}: {}", clean(library), clean(&bypass::explained(way)))
+pub fn format_bypass(library: &str, way: &str, times: &str) -> String {
+    format!("the calls of {} escape cupeer{times}: {}", clean(library), clean(&bypass::name_with_hint(way)))
 }
 
 /// Library whose functions could not be named.

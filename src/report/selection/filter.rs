@@ -5,12 +5,12 @@
 
 use crate::base::moments;
 use crate::model::{Allocations, Proc, Report};
-use crate::selection::mark_times::Moments;
+use crate::selection::mark_times::MarkTimes;
 use crate::selection::suppress::Suppressions;
 use crate::words::{lives, names};
 use anyhow::{Result, anyhow, bail, ensure};
 use cupeer_record::{Call, Job, Outcome, Process};
-use cupeer_rules::Chosen;
+use cupeer_rules::ErrorChoice;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::selector::FunctionSet;
@@ -39,16 +39,16 @@ pub struct Filter {
     since: Option<u64>,
     until: Option<u64>,
     /// Filters as the user gave them.
-    pub given: Vec<String>,
+    pub given_options: Vec<String>,
     /// Suppressions, whose findings do not count.
     pub suppressions: Suppressions,
     /// Findings that count as errors; without a choice, each run's own applies.
-    pub error_on: Option<Chosen>,
+    pub error_on: Option<ErrorChoice>,
 }
 
 impl Selection<'_> {
     /// Returns the options as they were given.
-    fn given(&self) -> Vec<String> {
+    fn given_options(&self) -> Vec<String> {
         let given = |(option, text): (&str, Option<&str>)| match text? {
             "" => Some(option.to_owned()),
             text if text.contains(' ') => Some(format!("{option} '{text}'")),
@@ -71,18 +71,18 @@ impl Selection<'_> {
 impl Filter {
     /// Selects all of a recording.
     pub fn all(job: &Job) -> Self {
-        Self::parts(job.processes.len(), Suppressions::default())
+        Self::all_processes(job.processes.len(), Suppressions::default())
     }
 
     /// Selects all calls of all processes, of which there are this many.
-    pub fn parts(processes: usize, suppressions: Suppressions) -> Self {
+    pub fn all_processes(processes: usize, suppressions: Suppressions) -> Self {
         Filter {
             processes: vec![true; processes],
             functions: None,
             failed: false,
             since: None,
             until: None,
-            given: Vec::new(),
+            given_options: Vec::new(),
             suppressions,
             error_on: None,
         }
@@ -99,20 +99,21 @@ impl Filter {
     ///
     /// A filter is malformed, or selects no process. The error is a message for the user.
     pub fn new(selection: &Selection, job: &Job) -> Result<Self> {
-        let mut filter = Filter { failed: selection.failed, given: selection.given(), ..Filter::all(job) };
+        let mut filter =
+            Filter { failed: selection.failed, given_options: selection.given_options(), ..Filter::all(job) };
         if let Some(text) = selection.process {
-            filter.keep_named(job, text)?;
+            filter.keep_processes_named(job, text)?;
         }
         if let Some(text) = selection.rank {
             filter.keep_ranks(job, text)?;
         }
-        filter.functions = selection.function.map(functions).transpose()?;
+        filter.functions = selection.function.map(parse_functions).transpose()?;
         filter.set_times(job, selection)?;
         Ok(filter)
     }
 
-    fn keep_named(&mut self, job: &Job, text: &str) -> Result<()> {
-        self.processes = job.processes.iter().map(|process| is_called(process, text)).collect();
+    fn keep_processes_named(&mut self, job: &Job, text: &str) -> Result<()> {
+        self.processes = job.processes.iter().map(|process| is_process_named(process, text)).collect();
         ensure!(
             self.processes.contains(&true),
             "no process of the recording is called '{text}': --process takes a pid, a name as in --format json, or NAME=VALUE of a variable"
@@ -121,38 +122,37 @@ impl Filter {
     }
 
     fn keep_ranks(&mut self, job: &Job, text: &str) -> Result<()> {
-        let ranks = ranks(text)?;
-        self.keep(job, |process| process.rank().is_some_and(|rank| ranks.iter().any(|r| r.contains(&rank))));
+        let ranks = parse_ranks(text)?;
+        self.keep_processes(job, |process| process.rank().is_some_and(|rank| ranks.iter().any(|r| r.contains(&rank))));
         if self.processes.contains(&true) {
             return Ok(());
         }
         let ranks: BTreeSet<u32> = job.processes.iter().filter_map(|process| process.rank()).collect();
         match ranks.is_empty() {
             true => bail!("--rank: the processes of the recording have no ranks"),
-            false => bail!(
-                "no process of the recording has a rank in '{text}'; it has {}",
-                names::ranks(ranks.into_iter())
-            ),
+            false => {
+                bail!("no process of the recording has a rank in '{text}'; it has {}", names::ranks(ranks.into_iter()))
+            }
         }
     }
 
     /// Sets the start and the end of the selected period, from times and from marks.
     fn set_times(&mut self, job: &Job, selection: &Selection) -> Result<()> {
-        let began = lives::began(job);
+        let began = lives::recording_start(job);
         let moment = |text| moments::parse(text, began);
         self.since = selection.since.map(moment).transpose()?;
         self.until = selection.until.map(moment).transpose()?;
         if selection.since_mark.or(selection.until_mark).is_some() {
-            let marks = Moments::read(job, |index| self.process(index))?;
+            let marks = MarkTimes::read(job, |index| self.has_process(index))?;
             // Marks of one name are a period from the first to the last of them, over all ranks.
-            let first = |text| marks.named(text).map(|times| *times.start());
-            let last = |text| marks.named(text).map(|times| *times.end());
+            let first = |text| marks.times_of(text).map(|times| *times.start());
+            let last = |text| marks.times_of(text).map(|times| *times.end());
             self.since = selection.since_mark.map(first).transpose()?.or(self.since);
             self.until = selection.until_mark.map(last).transpose()?.or(self.until);
         }
         if let Some(until) = self.until {
             // Deselect processes that had not begun before the end of the period.
-            self.keep(job, |process| lives::began_at(job, process) <= until);
+            self.keep_processes(job, |process| lives::process_start(job, process) <= until);
             if self.since > Some(until) {
                 let since = if selection.since_mark.is_some() { "--since-mark" } else { "--since" };
                 let until = if selection.until_mark.is_some() { "--until-mark" } else { "--until" };
@@ -163,24 +163,24 @@ impl Filter {
     }
 
     /// Deselects the processes that do not meet a condition.
-    fn keep(&mut self, job: &Job, is_kept: impl Fn(&Process) -> bool) {
+    fn keep_processes(&mut self, job: &Job, is_kept: impl Fn(&Process) -> bool) {
         for (chosen, process) in self.processes.iter_mut().zip(&job.processes) {
             *chosen &= is_kept(process);
         }
     }
 
     /// Returns true if the process with this index is selected.
-    pub fn process(&self, index: usize) -> bool {
+    pub fn has_process(&self, index: usize) -> bool {
         self.processes[index]
     }
 
     /// Returns true if all calls of all processes are selected.
-    pub fn chooses_all_calls(&self) -> bool {
+    pub fn has_all_calls(&self) -> bool {
         self.functions.is_none() && !self.failed && self.since.is_none() && self.until.is_none()
     }
 
     /// Returns true if a time is at or before the end of the selected period.
-    pub fn is_past(&self, at: u64) -> bool {
+    pub fn is_before_end(&self, at: u64) -> bool {
         self.until.is_none_or(|until| at <= until)
     }
 
@@ -190,23 +190,23 @@ impl Filter {
     }
 
     /// Returns true if a time is at or after the start of the selected period.
-    pub fn is_since(&self, at: u64) -> bool {
+    pub fn is_after_start(&self, at: u64) -> bool {
         self.since.is_none_or(|since| at >= since)
     }
 
     /// Returns true if a time is in the selected period.
     pub fn is_in_time(&self, at: u64) -> bool {
-        self.is_since(at) && self.is_past(at)
+        self.is_after_start(at) && self.is_before_end(at)
     }
 
     /// Returns true if a call of a selected process is selected.
-    pub fn call(&self, call: &Call, at: u64) -> bool {
+    pub fn has_call(&self, call: &Call, at: u64) -> bool {
         let failed = matches!(call.outcome, Outcome::Returned(result) if result != 0);
-        self.shows(call.function, failed, at)
+        self.has_call_of(call.function, failed, at)
     }
 
     /// Returns true if a call of this function at this time is selected.
-    pub fn shows(&self, function: Option<FnId>, failed: bool, at: u64) -> bool {
+    pub fn has_call_of(&self, function: Option<FnId>, failed: bool, at: u64) -> bool {
         let in_set = match (&self.functions, function) {
             (None, _) => true,
             (Some(set), Some(function)) => set.contains(function as usize),
@@ -216,7 +216,7 @@ impl Filter {
     }
 
     /// Removes from a report everything that the filters do not select.
-    pub fn apply(&self, report: &mut Report) {
+    pub fn remove_unselected(&self, report: &mut Report) {
         let all = report.processes.iter().zip(&self.processes);
         let others: HashSet<Proc> =
             all.filter(|(_, chosen)| !**chosen).map(|(process, _)| process.proc.clone()).collect();
@@ -279,7 +279,7 @@ impl Filter {
 
 /// Returns true if a text names the process: by its pid, by the value of an environment variable, or by its
 /// name or the start of its name.
-fn is_called(process: &Process, text: &str) -> bool {
+fn is_process_named(process: &Process, text: &str) -> bool {
     let has_variable = |(name, value): (&str, &str)| process.variable(name) == Some(value);
     text.parse() == Ok(process.header.pid)
         || text.split_once('=').is_some_and(has_variable)
@@ -287,12 +287,12 @@ fn is_called(process: &Process, text: &str) -> bool {
         || (text.len() >= 8 && process.proc.starts_with(text))
 }
 
-fn functions(text: &str) -> Result<FunctionSet> {
-    FunctionSet::parse(text).map_err(|error| anyhow!("--function '{text}', {}", error.explained(text)))
+fn parse_functions(text: &str) -> Result<FunctionSet> {
+    FunctionSet::parse(text).map_err(|error| anyhow!("--function '{text}', {}", error.explain_in(text)))
 }
 
 /// Parses a list of ranks: `0,2-5`.
-fn ranks(text: &str) -> Result<Vec<std::ops::RangeInclusive<u32>>> {
+fn parse_ranks(text: &str) -> Result<Vec<std::ops::RangeInclusive<u32>>> {
     let wrong = || anyhow!("--rank: '{text}' is not a list of ranks such as 0,2-5");
     let one = |item: &str| match item.split_once('-') {
         Some((first, last)) => Some(first.trim().parse().ok()?..=last.trim().parse().ok()?),
@@ -307,10 +307,10 @@ mod tests {
 
     #[test]
     fn ranks_are_numbers_and_ranges() {
-        assert_eq!(ranks("3").unwrap(), [3..=3]);
-        assert_eq!(ranks("0,2-5").unwrap(), [0..=0, 2..=5]);
+        assert_eq!(parse_ranks("3").unwrap(), [3..=3]);
+        assert_eq!(parse_ranks("0,2-5").unwrap(), [0..=0, 2..=5]);
         for wrong in ["", "a", "1-", "5-2", "1,,2", "-1"] {
-            assert!(ranks(wrong).is_err(), "{wrong}");
+            assert!(parse_ranks(wrong).is_err(), "{wrong}");
         }
     }
 }

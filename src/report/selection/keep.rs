@@ -3,7 +3,7 @@
 /// Optional data of a report, in addition to its counts and sums.
 #[derive(Clone, Copy, Default)]
 pub struct Keep {
-    /// Largest number of failed calls that are kept one by one.
+    /// Number of failed calls that are kept one by one: the first ones.
     pub failures: usize,
     /// True to keep the durations of calls, by function.
     pub durations: bool,

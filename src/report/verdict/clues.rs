@@ -1,17 +1,17 @@
 //! Clues: which of them a report shows, and their sentences.
 
 use super::incidents::{DIED, FAILED};
-use super::{About, Incident, Line, Verdict};
+use super::{HeadlineLine, Incident, LineSubject, Verdict};
 use crate::base::moments::number;
 use crate::model::{Clue, Place, Report};
 use crate::words::names::clean;
 use cupeer_symbols::SourceLine;
 
-/// Largest number of clues in a report.
-const MOST: usize = 5;
+/// Number of clues in a report: the first ones.
+const MOST_CLUES: usize = 5;
 /// Signals by which a process ends itself: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, and SIGSEGV.
-const OWN: [u8; 6] = [4, 5, 6, 7, 8, 11];
-/// Largest number of clues in a headline.
+const CRASH_SIGNALS: [u8; 6] = [4, 5, 6, 7, 8, 11];
+/// Number of clues in a headline: the first ones.
 const MOST_IN_SHORT: usize = 3;
 
 /// Drops the clues if no process failed by itself, or a finding explains that; otherwise, keeps the first few.
@@ -22,21 +22,21 @@ pub fn keep_clues(report: &mut Report) {
     let verdict = Verdict::of(report, false);
     let is_own = |incident: &Incident| {
         let signal = incident.process.and_then(|process| process.exit.signal);
-        [DIED.id, FAILED.id].contains(&incident.kind.id) && signal.is_none_or(|signal| OWN.contains(&signal))
+        [DIED.id, FAILED.id].contains(&incident.kind.id) && signal.is_none_or(|signal| CRASH_SIGNALS.contains(&signal))
     };
     let has_failed = verdict.incidents().any(is_own);
     let is_unexplained = has_failed && report.record.filters.is_empty() && !verdict.explains_ends();
-    report.clues.truncate(if is_unexplained { MOST } else { 0 });
+    report.clues.truncate(if is_unexplained { MOST_CLUES } else { 0 });
 }
 
 impl<'a> Verdict<'a> {
     /// Returns the first few clues, one line each, for the headline.
-    pub fn clues_in_short(&self) -> impl Iterator<Item = Line<'a>> {
-        self.clues().take(MOST_IN_SHORT).map(|text| Line { text, about: About::Rest })
+    pub fn clue_lines(&self) -> impl Iterator<Item = HeadlineLine<'a>> {
+        self.clue_sentences().take(MOST_IN_SHORT).map(|text| HeadlineLine { text, about: LineSubject::Remark })
     }
 
     /// Returns all clues in sentences.
-    pub fn clues(&self) -> impl Iterator<Item = String> {
+    pub fn clue_sentences(&self) -> impl Iterator<Item = String> {
         self.report.clues.iter().map(|clue| of(clue, |place| place.source().map(SourceLine::text)))
     }
 }

@@ -1,56 +1,56 @@
 //! The ends of processes: which of them are problems, in sentences.
 
-use super::incidents::{ASKED, DIED, FAILED};
+use super::incidents::{ASKED_TO_END, DIED, FAILED};
 use super::{Incident, Problem, Verdict};
 use crate::base::moments::{bytes, duration, number};
 use crate::model::{Exit, ExitKind, Handle, Process, Started};
-use crate::words::endings::{ended, is_asking, killed, sender};
+use crate::words::endings::{describe_end, describe_kill, is_end_request, name_sender};
 use crate::words::names::{clean, counted};
 use cupeer_spec::env;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Largest number of handles that are named per process.
+/// Number of handles that are named per process; of further ones, only the number is given.
 const MOST_HANDLES: usize = 3;
-/// The headline of processes that died.
+/// Words of the headline for processes that died.
 pub const ABNORMAL: &str = "ended abnormally";
-/// Kind of a program that a launcher started and that is not in the recording.
+/// Words for a program that a launcher started and that is not in the recording.
 pub const LAUNCHED: &str = "launched program";
-/// Headline of processes that a signal from outside asked to end.
+/// Words of the headline for processes that a signal from outside asked to end.
 const ENDED: &str = "ended after a signal";
 /// Number to which a shell adds the signal that ended its child, to form its own exit status. Python exits
 /// with the negative signal.
 const BY_SIGNAL: u8 = 128;
 
 /// Judgment of a report on the end of a process.
-pub enum End {
+pub enum EndVerdict {
     /// The process is running, or ended normally.
-    Well,
+    Normal,
     /// It is unknown how the process ended, for this reason.
     Unknown(String),
     /// The process crashed or was killed.
     Died,
     /// An external signal asked the process to end, which is not its fault.
-    Asked,
+    Requested,
     /// The process exited with this status, which reports an error.
     Failed(u8),
 }
 
 impl<'a> Verdict<'a> {
     /// Returns how the end of a process counts. If a fault plan changed calls, a failure is expected.
-    pub fn end(&self, process: &Process) -> End {
-        let unknown = |why: &str| End::Unknown(why.into());
+    pub fn judge_end(&self, process: &Process) -> EndVerdict {
+        let unknown = |why: &str| EndVerdict::Unknown(why.into());
         match (process.exit.kind, process.exit.code) {
             _ if process.is_stopped_on_purpose() => unknown("a fault plan ended it"),
-            _ if process.asked.is_some() || process.exit.signal.is_some_and(is_asking) => End::Asked,
-            (ExitKind::Signal | ExitKind::Died, _) => End::Died,
-            (ExitKind::Returned, Some(0)) => End::Well,
-            (ExitKind::Returned, Some(code)) if self.is_injected() => {
-                End::Unknown(format!("it ended with exit status {code}, and a fault plan changed calls"))
+            _ if process.asked.is_some() || process.exit.signal.is_some_and(is_end_request) => EndVerdict::Requested,
+            (ExitKind::Signal | ExitKind::Died, _) => EndVerdict::Died,
+            (ExitKind::Returned, Some(0)) => EndVerdict::Normal,
+            (ExitKind::Returned, Some(code)) if self.has_injected_calls() => {
+                EndVerdict::Unknown(format!("it ended with exit status {code}, and a fault plan changed calls"))
             }
-            (ExitKind::Returned, Some(code)) if self.is_passed_on(process) => {
-                End::Unknown(format!("it passed on how a child of it ended, with exit status {code}"))
+            (ExitKind::Returned, Some(code)) if self.has_passed_on_status(process) => {
+                EndVerdict::Unknown(format!("it passed on how a child of it ended, with exit status {code}"))
             }
-            (ExitKind::Returned, Some(code)) => End::Failed(code),
+            (ExitKind::Returned, Some(code)) => EndVerdict::Failed(code),
             (ExitKind::Returned, None) => unknown("it returned, and its exit status is unknown"),
             (ExitKind::Running, _) => unknown("it is still running"),
             (ExitKind::Executed, _) => unknown("it became another program"),
@@ -60,24 +60,24 @@ impl<'a> Verdict<'a> {
 
     /// Returns the processes that crashed or were killed, in the order of the report, including processes
     /// that filters leave out.
-    pub fn dead(&self) -> impl Iterator<Item = &'a Process> {
-        self.report.processes.iter().filter(|process| matches!(self.end(process), End::Died))
+    pub fn dead_processes(&self) -> impl Iterator<Item = &'a Process> {
+        self.report.processes.iter().filter(|process| matches!(self.judge_end(process), EndVerdict::Died))
     }
 
     /// Returns the processes that did not crash and were not killed.
-    pub fn living(&self) -> impl Iterator<Item = &'a Process> {
-        self.report.processes.iter().filter(|process| !matches!(self.end(process), End::Died))
+    pub fn surviving_processes(&self) -> impl Iterator<Item = &'a Process> {
+        self.report.processes.iter().filter(|process| !matches!(self.judge_end(process), EndVerdict::Died))
     }
 
     /// Returns true if filters keep all calls of the selected processes. Only then are process ends reported.
-    fn has_ends(&self) -> bool {
+    fn can_report_ends(&self) -> bool {
         !self.report.record.in_part
     }
 
     /// Returns the processes that crashed or were killed, in order of their ends if known. Otherwise, one
     /// that ended in a call comes first.
-    pub(super) fn deaths(&self) -> Option<Problem<'a>> {
-        let mut dead: Vec<&Process> = self.dead().filter(|_| self.has_ends()).collect();
+    pub(super) fn find_deaths(&self) -> Option<Problem<'a>> {
+        let mut dead: Vec<&Process> = self.dead_processes().filter(|_| self.can_report_ends()).collect();
         dead.sort_by_key(|process| (process.ended_by_ns.unwrap_or(u64::MAX), process.pending.is_empty()));
         let incident = |process: &'a Process| {
             let call = process.pending.first();
@@ -85,20 +85,20 @@ impl<'a> Verdict<'a> {
                 process: Some(process),
                 function: call.map(|call| &*call.function),
                 stack: call.map_or(&[], |call| &call.stack),
-                ..Incident::new(&DIED, self.death(process))
+                ..Incident::new(&DIED, self.describe_death(process))
             }
         };
-        Problem::of_kind(&DIED, "process", ABNORMAL, dead.into_iter().map(incident).collect())
+        Problem::from_incidents(&DIED, "process", ABNORMAL, dead.into_iter().map(incident).collect())
     }
 
     /// Returns the problem of processes that exited with an error, grouped by exit status, the earliest exit
     /// first.
-    pub(super) fn failing_ends(&self) -> Option<Problem<'a>> {
-        let failed = |process: &'a Process| match self.end(process) {
-            End::Failed(code) => Some((code, process)),
+    pub(super) fn find_failing_ends(&self) -> Option<Problem<'a>> {
+        let failed = |process: &'a Process| match self.judge_end(process) {
+            EndVerdict::Failed(code) => Some((code, process)),
             _ => None,
         };
-        let own = self.report.processes.iter().filter(|_| self.has_ends());
+        let own = self.report.processes.iter().filter(|_| self.can_report_ends());
         let mut all: Vec<(u8, &Process)> = own.filter_map(failed).collect();
         all.sort_by_key(|(_, process)| process.ended_by_ns.unwrap_or(u64::MAX));
         let (mut codes, mut items) = (BTreeSet::new(), Vec::new());
@@ -110,7 +110,7 @@ impl<'a> Verdict<'a> {
         }
         let incident = |(code, process): (u8, &'a Process)| Incident {
             process: Some(process),
-            ..Incident::new(&FAILED, self.failure_of(process, code))
+            ..Incident::new(&FAILED, self.describe_failure(process, code))
         };
         let incidents: Vec<_> = all.iter().copied().map(incident).collect();
         let problem = Problem::of((incidents.len() as u64, "process"), "exited with an error", items)?;
@@ -119,26 +119,26 @@ impl<'a> Verdict<'a> {
 
     /// Returns the problem of processes that ended after a signal from outside. Leaves out processes that
     /// their parent ended in a run that succeeded.
-    pub(super) fn asked_ends(&self) -> Option<Problem<'a>> {
-        let failing = self.failing_ends();
-        let failed = || self.died.iter().chain(&failing).flat_map(Problem::processes);
+    pub(super) fn find_requested_ends(&self) -> Option<Problem<'a>> {
+        let failing = self.find_failing_ends();
+        let failed = || self.deaths.iter().chain(&failing).flat_map(Problem::processes);
         let are_started_well = self.report.record.started.iter().all(|started| started.exit.code == Some(0));
         let is_well = failed().next().is_none() && are_started_well;
         let is_one = |process: &&Process| {
             let is_told = process.asked.is_some() || !is_well || is_started_by_run(process);
-            self.has_ends() && is_told && matches!(self.end(process), End::Asked)
+            self.can_report_ends() && is_told && matches!(self.judge_end(process), EndVerdict::Requested)
         };
         let mut by_how: BTreeMap<_, Vec<&Process>> = BTreeMap::new();
         for process in self.report.processes.iter().filter(is_one) {
-            let by = process.asked.as_ref().and_then(sender);
-            by_how.entry((ended(process), by)).or_default().push(process);
+            let by = process.asked.as_ref().and_then(name_sender);
+            by_how.entry((describe_end(process), by)).or_default().push(process);
         }
         let mut groups: Vec<_> = by_how.into_iter().collect();
         let last = |group: &[&Process]| group.iter().filter_map(|process| process.ended_by_ns).max();
         groups.sort_by_key(|(_, group)| last(group));
         let line = |((how, by), group): &((String, Option<String>), Vec<&Process>)| {
             let (who, was) = match group[..] {
-                [one] => (self.called_process(&one.proc), "was "),
+                [one] => (self.name_process(&one.proc), "was "),
                 _ => (counted(group.len() as u64, "process"), "were "),
             };
             let how = match how.strip_prefix("was ") {
@@ -149,7 +149,7 @@ impl<'a> Verdict<'a> {
             let is_later = |process: &&Process| failed().any(|first| first.ended_before(process));
             let when = match last(group) {
                 _ if group.iter().all(is_later) => " after that".to_owned(),
-                ended => self.after(ended),
+                ended => self.format_after(ended),
             };
             let by = by.as_ref().map(|by| format!(" ({by})")).unwrap_or_default();
             let which = self.names.processes(group.iter().map(|process| &*process.proc));
@@ -159,28 +159,27 @@ impl<'a> Verdict<'a> {
         let lines: Vec<String> = groups.iter().map(line).collect();
         let incident = |process: &&'a Process| Incident {
             process: Some(*process),
-            ..Incident::new(&ASKED, self.death(process))
+            ..Incident::new(&ASKED_TO_END, self.describe_death(process))
         };
         let incidents: Vec<_> = groups.iter().flat_map(|(_, group)| group.iter().map(incident)).collect();
         let problem = Problem::of((incidents.len() as u64, "process"), ENDED, lines.clone())?;
-        Some(Problem { kind: Some(&ASKED), in_short: lines.join("; "), incidents, ..problem })
+        Some(Problem { kind: Some(&ASKED_TO_END), in_short: lines.join("; "), incidents, ..problem })
     }
 
     /// Returns how long after the start of the recording something happened: ` after 14.021s`; empty if the
     /// time is unknown.
-    pub(super) fn after(&self, moment: Option<u64>) -> String {
+    pub(super) fn format_after(&self, moment: Option<u64>) -> String {
         let since = moment.map(|moment| moment.saturating_sub(self.report.record.began_ns));
         since.map(|since| format!(" after {}", duration(since))).unwrap_or_default()
     }
 
     /// Returns true if a process exited with the status of a child that had failed before it.
-    fn is_passed_on(&self, process: &Process) -> bool {
+    fn has_passed_on_status(&self, process: &Process) -> bool {
         let Some(code) = process.exit.code.filter(|code| *code > 0) else { return false };
         self.report.processes.iter().any(|child| {
             let is_child = (child.ppid, child.pid_ns) == (process.pid, process.pid_ns);
             let by_signal = child.exit.signal.map(|signal| [BY_SIGNAL + signal, signal.wrapping_neg()]);
-            let has_same =
-                child.exit.code == Some(code) || by_signal.is_some_and(|codes| codes.contains(&code));
+            let has_same = child.exit.code == Some(code) || by_signal.is_some_and(|codes| codes.contains(&code));
             // The parent may have waited for the child although no later call of the parent shows it.
             let has_outlived = child.ended_by_ns.is_some_and(|ended| {
                 child.boot_id == process.boot_id && process.ended_by_ns.is_some_and(|its| ended <= its)
@@ -190,21 +189,21 @@ impl<'a> Verdict<'a> {
     }
 
     /// Returns a sentence: a process exited with an error.
-    pub fn failure_of(&self, process: &Process, code: u8) -> String {
+    pub fn describe_failure(&self, process: &Process, code: u8) -> String {
         format!("{} ended with exit status {code}", self.names.process(&process.proc))
     }
 
     /// Returns true if a fault plan changed a call.
-    fn is_injected(&self) -> bool {
+    fn has_injected_calls(&self) -> bool {
         self.report.processes.iter().any(|process| process.injected > 0)
     }
 
     /// Returns the problem of started programs that made no call and ended badly. A launcher exits with the
     /// status of its ranks, so the headline leaves the problem out if recorded processes failed.
-    pub(super) fn failing_starts(&self) -> Option<Problem<'a>> {
+    pub(super) fn find_failing_starts(&self) -> Option<Problem<'a>> {
         let record = &self.report.record;
         let returned = |exit: Exit| {
-            let code = exit.code.filter(|code| *code > 0 && !self.is_injected())?;
+            let code = exit.code.filter(|code| *code > 0 && !self.has_injected_calls())?;
             Some((&FAILED, format!("returned {code}")))
         };
         let which = match record.quiet.is_empty() {
@@ -212,17 +211,16 @@ impl<'a> Verdict<'a> {
             false => "made no call itself or shared nothing",
         };
         let incident = |started: &Started| {
-            let was_killed = killed(started.exit).map(|how| (&DIED, how));
+            let was_killed = describe_kill(started.exit).map(|how| (&DIED, how));
             let (kind, how) = was_killed.or_else(|| returned(started.exit))?;
             Some(Incident::new(kind, format!("{} {how} (it {which})", clean(&started.program))))
         };
-        let incidents = record.started.iter().filter(|_| self.has_ends()).filter_map(incident).collect();
-        let problem = Problem::of_kind(&FAILED, LAUNCHED, "failed", incidents)?;
+        let incidents = record.started.iter().filter(|_| self.can_report_ends()).filter_map(incident).collect();
+        let problem = Problem::from_incidents(&FAILED, LAUNCHED, "failed", incidents)?;
         let problem = Problem { kind: None, ..problem };
-        let is_asked = |process: &Process| matches!(self.end(process), End::Asked);
-        let is_passed_on = self.died.is_some()
-            || self.failing_ends().is_some()
-            || self.report.processes.iter().any(is_asked);
+        let is_asked = |process: &Process| matches!(self.judge_end(process), EndVerdict::Requested);
+        let is_passed_on =
+            self.deaths.is_some() || self.find_failing_ends().is_some() || self.report.processes.iter().any(is_asked);
         Some(match is_passed_on {
             true => Problem { in_short: String::new(), incidents: Vec::new(), ..problem },
             false => problem,
@@ -231,11 +229,15 @@ impl<'a> Verdict<'a> {
 
     /// Returns a sentence: how a process crashed or was killed, in which call, and which handles others still
     /// have open.
-    pub fn death(&self, process: &Process) -> String {
-        let mut text =
-            format!("{} {}{}", self.names.process(&process.proc), ended(process), self.last_act(process));
+    pub fn describe_death(&self, process: &Process) -> String {
+        let mut text = format!(
+            "{} {}{}",
+            self.names.process(&process.proc),
+            describe_end(process),
+            self.describe_last_call(process)
+        );
         let left: Vec<String> =
-            self.report.handles.iter().filter_map(|handle| self.left_open(process, handle)).collect();
+            self.report.handles.iter().filter_map(|handle| self.format_left_open(process, handle)).collect();
         if !left.is_empty() {
             text += &format!("; never closed elsewhere: {}", left[..left.len().min(MOST_HANDLES)].join(", "));
             if left.len() > MOST_HANDLES {
@@ -246,13 +248,13 @@ impl<'a> Verdict<'a> {
     }
 
     /// Names the call in which a process ended or, if it was in no call, its last call.
-    pub fn last_act(&self, process: &Process) -> String {
+    pub fn describe_last_call(&self, process: &Process) -> String {
         if let Some(call) = process.pending.first() {
             let others = match process.pending.len() {
                 1 => String::new(),
                 all => format!(", and in {}", counted(all as u64 - 1, "more call")),
             };
-            return format!(" in {}, {}{others}", clean(&call.function), self.called(call));
+            return format!(" in {}, {}{others}", clean(&call.function), self.describe_call_site(call));
         }
         let last = process.last_call.as_ref();
         last.map_or_else(String::new, |call| {
@@ -261,7 +263,7 @@ impl<'a> Verdict<'a> {
     }
 
     /// Formats a handle that the process exported and that others never closed: `ipc:2f... (1MiB) in rank 2`.
-    fn left_open(&self, process: &Process, handle: &Handle) -> Option<String> {
+    fn format_left_open(&self, process: &Process, handle: &Handle) -> Option<String> {
         (handle.exporter.as_ref() == Some(&process.proc)).then_some(())?;
         let open = handle.opens.iter().filter(|open| open.closed_ns.is_none());
         let mut who: Vec<&str> = open.map(|open| &*open.proc).collect();

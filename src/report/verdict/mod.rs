@@ -1,9 +1,10 @@
 //! Decides which problems a report has, once for all outputs and exit statuses.
 //!
-//! [`decide`] grades the findings when a report is built: how severe each counts, and whether it fails a run. A [`Verdict`]
-//! lists the problems in order, each in a sentence and with its evidence: processes that died, findings, and other problems.
-//! [`Verdict::headline`] sums them up; without any, [`Verdict::seen`] says what was seen and not checked ([`looked`]). Views (text, HTML,
-//! SARIF, JUnit, annotations, and the summary after a run) render these lists: they wrap, mark, and cut them, and decide nothing.
+//! [`grade_findings`] grades the findings when a report is built: how severe each counts, and whether it fails a run.
+//! A [`Verdict`] lists the problems in order, each in a sentence and with its evidence: processes that died, findings,
+//! and other problems. [`Verdict::headline`] sums them up; without any, [`Verdict::describe_coverage`] says what was
+//! seen and not checked ([`looked`]). Views (text, HTML, SARIF, JUnit, annotations, and the summary after a run)
+//! render these lists: they wrap, mark, and cut them, and decide nothing.
 
 mod calls;
 mod clues;
@@ -20,50 +21,49 @@ mod roots;
 mod rules;
 mod seen;
 
-pub use calls::{in_runtime, whose};
+pub use calls::{describe_runtime_call, format_fault_cause};
 pub use clues::{keep_clues, of as clue};
-pub use ends::{ABNORMAL, End, LAUNCHED};
-pub use findings::{Alike, said, times};
-pub use handles::{in_all, severity_of};
-pub use hang::counts_hangs;
-pub use headline::{About, Line};
-pub use incidents::{ASKED, DIED, FAILED, HUNG, Incident, KINDS, Kind};
-pub use rules::OfRule;
+pub use ends::{ABNORMAL, EndVerdict, LAUNCHED};
+pub use findings::{FindingGroup, sentence_with_confidence, times};
+pub use handles::{format_total_size, state_severity};
+pub use hang::is_hang_error;
+pub use headline::{HeadlineLine, LineSubject};
+pub use incidents::{ASKED_TO_END, DIED, FAILED, HUNG, Incident, IncidentKind, KINDS};
+pub use rules::RuleFindings;
 
 use crate::base::moments;
 use crate::model::is_explanation;
 use crate::model::{Finding, Process, Report};
 use crate::words::names::{Labels, counted};
-use cupeer_rules::{Chosen, Rule, Severity};
+use cupeer_rules::{ErrorChoice, Rule, Severity};
 use cupeer_spec::env;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Sets the severity with which each finding counts. `chosen` selects the findings that count as errors;
 /// `None` uses the selection of each recorded run.
-pub fn decide(report: &mut Report, chosen: Option<&Chosen>) {
+pub fn grade_findings(report: &mut Report, chosen: Option<&ErrorChoice>) {
     let of_run = report.processes.iter().filter_map(|process| {
         let text = process.variables.get(env::ERROR_ON).filter(|text| !text.is_empty())?;
         // A process ignored a selection that cannot be parsed.
-        Some((process.proc.clone(), Chosen::parse(text).ok()?))
+        Some((process.proc.clone(), ErrorChoice::parse(text).ok()?))
     });
     let of_run: HashMap<_, _> = if chosen.is_none() { of_run.collect() } else { HashMap::new() };
     for finding in &mut report.findings {
         let chosen = chosen.or_else(|| of_run.get(&finding.proc));
-        let library = finding.caller.maker().library.as_deref().unwrap_or_default().as_bytes();
-        let own = Severity::of(finding.severity).unwrap_or(Severity::Note);
-        let severity = chosen.map_or(own, |chosen| chosen.severity(Rule::of(&finding.rule), library, own));
+        let library = finding.caller.calling_place().library.as_deref().unwrap_or_default().as_bytes();
+        let own = Severity::from_word(finding.severity).unwrap_or(Severity::Note);
+        let severity = chosen.map_or(own, |chosen| chosen.counted_severity(Rule::of(&finding.rule), library, own));
         let least = if chosen.is_some() { Severity::Error } else { Severity::Warning };
         finding.severity = severity.word();
         finding.fails = finding.suppressed_by.is_none() && severity >= least;
     }
     // Put calls that failed for lack of memory first. Such a call usually ends its process, and other errors
     // about that memory are its causes, which say less.
-    let is_end = |finding: &Finding| {
-        [Rule::MemoryExhausted, Rule::MemoryKept].map(Some).contains(&Rule::of(&finding.rule))
-    };
-    report.findings.sort_by_key(|finding| (Reverse(Severity::of(finding.severity)), !is_end(finding)));
-    roots::find(&mut report.findings);
+    let is_end =
+        |finding: &Finding| [Rule::MemoryExhausted, Rule::MemoryKept].map(Some).contains(&Rule::of(&finding.rule));
+    report.findings.sort_by_key(|finding| (Reverse(Severity::from_word(finding.severity)), !is_end(finding)));
+    roots::find_roots(&mut report.findings);
 }
 
 impl Report {
@@ -85,18 +85,18 @@ pub struct Verdict<'a> {
     /// Short names of the processes and devices of the report.
     pub names: Labels,
     /// True if sentences list everything that they are about, instead of only the first few items.
-    pub all: bool,
+    pub lists_all: bool,
     /// Hangs after which the job made no progress: the problem to read first.
-    pub hung: Option<Problem<'a>>,
+    pub hangs: Option<Problem<'a>>,
     /// Processes that ended abnormally: the problem to read next.
-    pub died: Option<Problem<'a>>,
+    pub deaths: Option<Problem<'a>>,
     /// Findings that are warnings or errors, and explanations of failed calls. The worst is first, and each
     /// is above the findings that follow from it.
-    pub told: Vec<&'a Finding>,
+    pub main_findings: Vec<&'a Finding>,
     /// All other findings that no suppression matches.
-    pub noted: Vec<&'a Finding>,
+    pub other_findings: Vec<&'a Finding>,
     /// Problems that no finding is about, the worst first.
-    pub others: Vec<Problem<'a>>,
+    pub other_problems: Vec<Problem<'a>>,
 }
 
 /// Problem: things of one kind that went wrong.
@@ -112,7 +112,7 @@ pub struct Problem<'a> {
     /// Severity of the problem.
     pub severity: Severity,
     /// Kind of the incidents of the problem; `None` if tools do not list them.
-    pub kind: Option<&'static Kind>,
+    pub kind: Option<&'static IncidentKind>,
     /// Incident for each thing, for tools; empty if another problem has the incidents.
     pub incidents: Vec<Incident<'a>>,
 }
@@ -120,21 +120,29 @@ pub struct Problem<'a> {
 impl<'a> Verdict<'a> {
     /// Finds the problems of a report.
     pub fn of(report: &'a Report, all: bool) -> Self {
-        let (told, noted): (Vec<_>, _) = report.unsuppressed().partition(|finding| is_told(finding));
-        let told = roots::below(report, told);
+        let (told, noted): (Vec<_>, _) = report.unsuppressed().partition(|finding| is_main_finding(finding));
+        let told = roots::sort_by_root(report, told);
         let names = Labels::new(report);
-        let mut verdict =
-            Verdict { report, names, all, hung: None, died: None, told, noted, others: Vec::new() };
-        verdict.hung = verdict.hangs();
-        verdict.died = verdict.deaths();
-        let calls = [verdict.unreturned_calls(), verdict.unexplained_failures()].into_iter().flatten();
-        let ends = [verdict.failing_ends(), verdict.failing_starts()];
-        let links = [verdict.unmapped(), verdict.deviating()];
-        let asked = verdict.asked_ends();
-        verdict.others = asked
+        let mut verdict = Verdict {
+            report,
+            names,
+            lists_all: all,
+            hangs: None,
+            deaths: None,
+            main_findings: told,
+            other_findings: noted,
+            other_problems: Vec::new(),
+        };
+        verdict.hangs = verdict.find_hangs();
+        verdict.deaths = verdict.find_deaths();
+        let calls = [verdict.find_unreturned_calls(), verdict.find_unexplained_failures()].into_iter().flatten();
+        let ends = [verdict.find_failing_ends(), verdict.find_failing_starts()];
+        let links = [verdict.find_unmapped_pairs(), verdict.find_deviating_ranks()];
+        let asked = verdict.find_requested_ends();
+        verdict.other_problems = asked
             .into_iter()
             .chain(calls)
-            .chain(verdict.handles_gone_wrong())
+            .chain(verdict.find_handle_problems())
             .chain(links.into_iter().chain(ends).flatten())
             .collect();
         verdict
@@ -142,22 +150,22 @@ impl<'a> Verdict<'a> {
 
     /// Returns the problems that no finding is about, one by one, in their order.
     pub fn incidents(&self) -> impl Iterator<Item = &Incident<'a>> {
-        self.hung.iter().chain(&self.died).chain(&self.others).flat_map(|problem| &problem.incidents)
+        self.hangs.iter().chain(&self.deaths).chain(&self.other_problems).flat_map(|problem| &problem.incidents)
     }
 
     /// Returns the problem whose incidents are of a kind.
-    pub fn of_kind(&self, kind: &Kind) -> Option<&Problem<'a>> {
-        self.others.iter().find(|problem| problem.kind.is_some_and(|own| own.id == kind.id))
+    pub fn problem_of_kind(&self, kind: &IncidentKind) -> Option<&Problem<'a>> {
+        self.other_problems.iter().find(|problem| problem.kind.is_some_and(|own| own.id == kind.id))
     }
 
     /// Returns true if a finding may explain how processes ended.
     pub fn explains_ends(&self) -> bool {
-        self.told.iter().any(|finding| !is_explanation(&finding.rule))
+        self.main_findings.iter().any(|finding| !is_explanation(&finding.rule))
     }
 
     /// Returns the findings above note, the worst first.
-    pub fn above_note(&self) -> impl Iterator<Item = &'a Finding> {
-        self.told.iter().copied().filter(|finding| finding.severity != Severity::Note.word())
+    pub fn findings_above_note(&self) -> impl Iterator<Item = &'a Finding> {
+        self.main_findings.iter().copied().filter(|finding| finding.severity != Severity::Note.word())
     }
 
     /// Returns a time in seconds since the start of the recording.
@@ -166,13 +174,13 @@ impl<'a> Verdict<'a> {
     }
 
     /// Returns the number of items to list if `few` are listed by default.
-    pub fn at_most(&self, few: usize) -> usize {
-        if self.all { usize::MAX } else { few }
+    pub fn list_limit(&self, few: usize) -> usize {
+        if self.lists_all { usize::MAX } else { few }
     }
 }
 
 /// Returns true if a finding is among the problems: its severity is above note, or it explains a failed call.
-fn is_told(finding: &Finding) -> bool {
+fn is_main_finding(finding: &Finding) -> bool {
     finding.severity != Severity::Note.word() || is_explanation(&finding.rule)
 }
 
@@ -194,19 +202,16 @@ impl<'a> Problem<'a> {
             (Some(one), 1) => format!("{what}: {one}"),
             (Some(first), _) => format!("{what}, first {first}"),
         };
-        Problem {
-            what,
-            items,
-            in_short,
-            option: "",
-            severity: Severity::Warning,
-            kind: None,
-            incidents: Vec::new(),
-        }
+        Problem { what, items, in_short, option: "", severity: Severity::Warning, kind: None, incidents: Vec::new() }
     }
 
     /// Creates a problem from incidents of one kind; `None` if there is no incident.
-    fn of_kind(kind: &'static Kind, word: &str, what: &str, incidents: Vec<Incident<'a>>) -> Option<Self> {
+    fn from_incidents(
+        kind: &'static IncidentKind,
+        word: &str,
+        what: &str,
+        incidents: Vec<Incident<'a>>,
+    ) -> Option<Self> {
         let count = incidents.iter().map(|incident| incident.count).sum();
         let items = incidents.iter().map(|incident| incident.message.clone()).collect();
         let problem = Problem::of((count, word), what, items)?;
@@ -214,7 +219,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Returns the problem as a line of the headline.
-    fn line(&self) -> Line<'a> {
-        Line { text: self.in_short.clone(), about: About::Problem(self.severity) }
+    fn headline_line(&self) -> HeadlineLine<'a> {
+        HeadlineLine { text: self.in_short.clone(), about: LineSubject::Problem(self.severity) }
     }
 }

@@ -9,10 +9,10 @@ use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<'a> Verdict<'a> {
-    pub(super) fn unmapped(&self) -> Option<Problem<'a>> {
+    pub(super) fn find_unmapped_pairs(&self) -> Option<Problem<'a>> {
         let is_found = |proc: &Proc| {
             // A finding about the failed open already reports such a pair.
-            let is_open = |name: &str| FnId::named(name).is_some_and(|id| id.spec().opens().is_some());
+            let is_open = |name: &str| FnId::by_name(name).is_some_and(|id| id.spec().opens().is_some());
             let is_it = |finding: &Finding| {
                 *finding.rule == *Rule::IpcFallback.spec().name()
                     || finding.result.as_deref().is_some_and(|result| result != "CUDA_SUCCESS")
@@ -21,13 +21,11 @@ impl<'a> Verdict<'a> {
             };
             self.report.findings.iter().any(|finding| is_it(finding) && finding.procs.contains(proc))
         };
-        let unmapped =
-            |peer: &&Peer| peer.unmapped_since_failure && peer.to.is_some() && !is_found(&peer.proc);
+        let unmapped = |peer: &&Peer| peer.unmapped_since_failure && peer.to.is_some() && !is_found(&peer.proc);
         let item = |peer: &Peer| {
             let [from, to] = [peer.from, peer.to].map(|device| self.names.device(device));
             let (who, codes) = (self.names.process(&peer.proc), codes(&peer.open_failed));
-            let injected =
-                if peer.injected > 0 { format!(" ({} INJECTED)", peer.injected) } else { String::new() };
+            let injected = if peer.injected > 0 { format!(" ({} INJECTED)", peer.injected) } else { String::new() };
             let from = if peer.from.is_some() { format!(" from {from}") } else { String::new() };
             format!("{who}{from} to {to}: {codes}{injected}")
         };
@@ -39,7 +37,7 @@ impl<'a> Verdict<'a> {
         Some(Problem { in_short: String::new(), ..problem })
     }
 
-    pub(super) fn deviating(&self) -> Option<Problem<'a>> {
+    pub(super) fn find_deviating_ranks(&self) -> Option<Problem<'a>> {
         // A recording of failures only does not show how often a rank called a function.
         if self.report.record.filters.iter().any(|filter| filter == "--failed") {
             return None;
@@ -65,16 +63,14 @@ impl<'a> Verdict<'a> {
                 others = Some((deviation.others, deviation.exact));
             }
             let is_changed = |process: &&Process| {
-                process.injected > 0
-                    && process.rank.is_some_and(|rank| by_calls.values().flatten().any(|r| *r == rank))
+                process.injected > 0 && process.rank.is_some_and(|rank| by_calls.values().flatten().any(|r| *r == rank))
             };
             let changed: BTreeSet<u32> =
                 self.report.processes.iter().filter(is_changed).filter_map(|process| process.rank).collect();
             let Some((others, exact)) = others else { continue };
             let about = if exact { "" } else { "about " };
-            let made = |(calls, list): (&u64, &Vec<u32>)| {
-                format!("{} made {}", ranks(list.iter().copied()), number(*calls))
-            };
+            let made =
+                |(calls, list): (&u64, &Vec<u32>)| format!("{} made {}", ranks(list.iter().copied()), number(*calls));
             let parts: Vec<String> = by_calls.iter().map(made).collect();
             let name = clean(&function.function);
             let why = match changed.is_empty() {

@@ -9,21 +9,21 @@ use cupeer_rules::{Severity, Tells};
 use cupeer_spec::function::FnId;
 use std::cmp::Reverse;
 
-/// Largest number of findings that are compared with each other.
-const MOST: usize = 512;
+/// Number of findings, the first ones, among which causes are searched. Later findings follow from none.
+const MOST_COMPARED: usize = 512;
 
 /// Sets for each finding the finding from which it follows.
-pub fn find(findings: &mut [Finding]) {
+pub fn find_roots(findings: &mut [Finding]) {
     findings.iter_mut().for_each(|finding| finding.follows = None);
-    let count = findings.len().min(MOST);
+    let count = findings.len().min(MOST_COMPARED);
     for index in 0..count {
-        let (found, severity) = (&findings[index], Severity::of(findings[index].severity));
+        let (found, severity) = (&findings[index], Severity::from_word(findings[index].severity));
         let is_root = |root: &usize| {
             let other = &findings[*root];
             *root != index
                 && other.suppressed_by.is_none()
-                && Severity::of(other.severity) >= severity
-                && follows(found, other)
+                && Severity::from_word(other.severity) >= severity
+                && follows_from(found, other)
         };
         let root = (0..count).filter(is_root).min_by_key(|root| (time_of_mistake(&findings[*root]), *root));
         findings[index].follows = root.map(|root| root as u32 + 1);
@@ -32,14 +32,14 @@ pub fn find(findings: &mut [Finding]) {
 
 /// Returns the time at which a rule was broken. For a leak, it is the end of the recording.
 fn time_of_mistake(finding: &Finding) -> u64 {
-    if finding.tells(Tells::OpenAtExit) { u64::MAX } else { finding.time_ns }
+    if finding.states_fact(Tells::OpenAtExit) { u64::MAX } else { finding.time_ns }
 }
 
-fn follows(found: &Finding, root: &Finding) -> bool {
-    let function = FnId::named(&found.function).map(FnId::spec);
+fn follows_from(found: &Finding, root: &Finding) -> bool {
+    let function = FnId::by_name(&found.function).map(FnId::spec);
     let is_same_thread = (&found.proc, found.tid) == (&root.proc, root.tid);
     let has_failed = root.result.as_deref().is_some_and(|result| result != "CUDA_SUCCESS");
-    let opens = FnId::named(&root.function).is_some_and(|root| root.spec().opens().is_some());
+    let opens = FnId::by_name(&root.function).is_some_and(|root| root.spec().opens().is_some());
     let is_close = function.is_some_and(|function| function.closes().is_some());
     if time_of_mistake(root) >= time_of_mistake(found) {
         return false;
@@ -52,18 +52,21 @@ fn follows(found: &Finding, root: &Finding) -> bool {
         return is_same_thread;
     }
     !is_explanation(&root.rule)
-        && !root.rule.starts_with(USE)
-        && (is_close || found.rule.starts_with(USE) || found.rule.ends_with(WHILE_OPEN) || is_left(found))
+        && !root.rule.starts_with(USE_PREFIX)
+        && (is_close
+            || found.rule.starts_with(USE_PREFIX)
+            || found.rule.ends_with(WHILE_OPEN_SUFFIX)
+            || is_left_open(found))
         && concern_same_object(found, root)
 }
 
 /// Prefix of the names of rules about uses of objects that ended.
-const USE: &str = "use-after-";
+const USE_PREFIX: &str = "use-after-";
 /// Suffix of the names of rules about objects that ended while others had them open.
-const WHILE_OPEN: &str = "-while-open";
+const WHILE_OPEN_SUFFIX: &str = "-while-open";
 
-fn is_left(finding: &Finding) -> bool {
-    finding.tells(Tells::OpenAtExit)
+fn is_left_open(finding: &Finding) -> bool {
+    finding.states_fact(Tells::OpenAtExit)
 }
 
 /// Returns true if two findings are about the same handle, or about the same address of a process.
@@ -76,7 +79,7 @@ fn concern_same_object(found: &Finding, root: &Finding) -> bool {
 }
 
 /// Sorts findings so that each comes before those that follow from it.
-pub fn below<'a>(report: &'a Report, findings: Vec<&'a Finding>) -> Vec<&'a Finding> {
+pub fn sort_by_root<'a>(report: &'a Report, findings: Vec<&'a Finding>) -> Vec<&'a Finding> {
     let number = |finding: &Finding| report.findings.iter().position(|other| std::ptr::eq(other, finding));
     let root = |finding: &Finding| {
         let mut at = number(finding).unwrap_or(0);

@@ -8,12 +8,12 @@ use crate::model::{Deviation, Ranks};
 use std::collections::BTreeMap;
 
 /// Describes the distribution of counts over ranks, with the deviating ranks; `None` without ranks.
-pub fn spread(counts: &BTreeMap<u32, u64>) -> Option<Ranks> {
+pub fn summarize_counts(counts: &BTreeMap<u32, u64>) -> Option<Ranks> {
     let mut sorted: Vec<u64> = counts.values().copied().collect();
     sorted.sort_unstable();
     let (least, most) = (*sorted.first()?, *sorted.last()?);
     let median = lower_median(&sorted);
-    Some(Ranks { least, median, most, deviating: deviating(counts, &sorted, median) })
+    Some(Ranks { least, median, most, deviating: find_deviating(counts, &sorted, median) })
 }
 
 /// Returns the median; the lower of the two middle values of an even number, because some rank has this
@@ -22,7 +22,7 @@ fn lower_median(sorted: &[u64]) -> u64 {
     sorted[(sorted.len() - 1) / 2]
 }
 
-fn deviating(counts: &BTreeMap<u32, u64>, sorted: &[u64], median: u64) -> Vec<Deviation> {
+fn find_deviating(counts: &BTreeMap<u32, u64>, sorted: &[u64], median: u64) -> Vec<Deviation> {
     // If more than half of the ranks have one value, this value is the median.
     let agreeing = sorted.iter().filter(|count| **count == median).count();
     let exact = agreeing * 2 > sorted.len();
@@ -48,7 +48,7 @@ mod tests {
 
     fn ranks(counts: &[u64]) -> Vec<(u32, u64, u64, bool)> {
         let counts = (0..).zip(counts.iter().copied()).collect();
-        let spread = spread(&counts).unwrap();
+        let spread = summarize_counts(&counts).unwrap();
         spread.deviating.iter().map(|d| (d.rank, d.calls, d.others, d.exact)).collect()
     }
 
@@ -67,6 +67,6 @@ mod tests {
         assert_eq!(ranks(&[100, 101, 99, 102, 98, 97]), []);
         assert_eq!(ranks(&[1000, 1001, 999, 1002, 998, 1010]), [], "a hundredth is not worth a word");
         assert_eq!(ranks(&[1, 2, 1, 2]), [], "two camps");
-        assert!(spread(&BTreeMap::new()).is_none());
+        assert!(summarize_counts(&BTreeMap::new()).is_none());
     }
 }

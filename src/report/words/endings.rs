@@ -14,7 +14,7 @@ const CRASHING: [u8; 7] = [4, 5, 6, 7, 8, 11, 31];
 pub const OURSELVES: &str = "cupeer";
 
 /// Returns true if a signal asks a process to end.
-pub fn is_asking(signal: u8) -> bool {
+pub fn is_end_request(signal: u8) -> bool {
     ASKING.contains(&signal)
 }
 
@@ -24,7 +24,7 @@ pub fn is_crash(exit: Exit) -> bool {
 }
 
 /// Formats the end of a process for a table cell.
-pub fn ending(exit: Exit) -> String {
+pub fn format_end_short(exit: Exit) -> String {
     match (exit.kind, exit.code, exit.signal) {
         (ExitKind::Returned, Some(code), _) => code.to_string(),
         (ExitKind::Returned, None, _) => "returned".into(),
@@ -38,7 +38,7 @@ pub fn ending(exit: Exit) -> String {
 }
 
 /// Formats the end of a process in words.
-pub fn how(exit: Exit) -> String {
+pub fn format_end(exit: Exit) -> String {
     match exit {
         Exit { kind: ExitKind::Returned, code: Some(code), immediate: true, .. } => {
             format!("exit status {code} by _exit")
@@ -46,7 +46,7 @@ pub fn how(exit: Exit) -> String {
         Exit { kind: ExitKind::Returned, code: Some(code), .. } => format!("exit status {code}"),
         Exit { kind: ExitKind::Returned, .. } => "returned".into(),
         Exit { kind: ExitKind::Signal, signal, .. } => {
-            let verb = if signal.is_some_and(is_asking) { "ended" } else { "killed" };
+            let verb = if signal.is_some_and(is_end_request) { "ended" } else { "killed" };
             format!("was {verb} by {}", signal_name(signal.unwrap_or(0).into()))
         }
         Exit { kind: ExitKind::Died, .. } => "was killed or called exit_group".into(),
@@ -59,18 +59,20 @@ pub fn how(exit: Exit) -> String {
 
 /// Describes the end of a process, the program that it executed before its end, and the signal from outside
 /// that preceded its end.
-pub fn ended(process: &Process) -> String {
+pub fn describe_end(process: &Process) -> String {
     let itself = match &process.asked {
         Some(asked) if process.exit.signal == Some(asked.signal) => {
-            format!("was ended by {}", from_outside(asked))
+            format!("was ended by {}", name_signal_and_origin(asked))
         }
         // The same signal ended the parent, which therefore could not record how this process ended.
         Some(asked) if process.exit.kind == ExitKind::Died && process.ended_by_ns.is_some() => {
-            format!("was ended by {}", from_outside(asked))
+            format!("was ended by {}", name_signal_and_origin(asked))
         }
-        Some(asked) if process.exit.kind == ExitKind::Died => format!("ended after {}", from_outside(asked)),
-        Some(asked) => format!("{} after {}", how(process.exit), from_outside(asked)),
-        None => how(process.exit),
+        Some(asked) if process.exit.kind == ExitKind::Died => {
+            format!("ended after {}", name_signal_and_origin(asked))
+        }
+        Some(asked) => format!("{} after {}", format_end(process.exit), name_signal_and_origin(asked)),
+        None => format_end(process.exit),
     };
     match (&process.became, process.exit.kind) {
         (None, _) => itself,
@@ -80,13 +82,13 @@ pub fn ended(process: &Process) -> String {
 }
 
 /// Names a signal and its origin: `SIGTERM from outside`, or from cupeer itself.
-fn from_outside(asked: &Asked) -> String {
+fn name_signal_and_origin(asked: &Asked) -> String {
     let from = if asked.sender.as_deref() == Some(OURSELVES) { OURSELVES } else { "outside" };
     format!("{} from {from}", signal_name(asked.signal.into()))
 }
 
 /// Names the sender of a signal: `timeout, process 100`; `None` if the sender is unknown.
-pub fn sender(asked: &Asked) -> Option<String> {
+pub fn name_sender(asked: &Asked) -> Option<String> {
     let name = asked.sender.as_deref().filter(|name| *name != OURSELVES).map(clean);
     match (name, asked.pid) {
         (Some(name), Some(pid)) => Some(format!("{name}, process {pid}")),
@@ -97,10 +99,10 @@ pub fn sender(asked: &Asked) -> Option<String> {
 
 /// Formats how a process was killed; `None` if no signal ended it, or only a signal that asks a process to
 /// end.
-pub fn killed(exit: Exit) -> Option<String> {
+pub fn describe_kill(exit: Exit) -> Option<String> {
     match exit {
-        Exit { kind: ExitKind::Signal, signal: Some(signal), .. } if is_asking(signal) => None,
-        Exit { kind: ExitKind::Signal | ExitKind::Died, .. } => Some(how(exit)),
+        Exit { kind: ExitKind::Signal, signal: Some(signal), .. } if is_end_request(signal) => None,
+        Exit { kind: ExitKind::Signal | ExitKind::Died, .. } => Some(format_end(exit)),
         _ => None,
     }
 }

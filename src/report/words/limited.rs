@@ -5,18 +5,18 @@ use crate::model::Report;
 use crate::words::names::counted;
 
 /// Processes whose recordings reached their limit.
-pub struct Limited {
+pub struct ReachedLimits {
     /// Number of the processes.
     pub processes: usize,
     /// Largest limit in bytes.
     limit: u64,
 }
 
-impl Limited {
+impl ReachedLimits {
     /// Summarizes the limits that processes reached; `None` if no process reached one.
-    pub fn of(reached: impl Iterator<Item = Option<u64>>) -> Option<Limited> {
+    pub fn of(reached: impl Iterator<Item = Option<u64>>) -> Option<ReachedLimits> {
         let reached: Vec<u64> = reached.flatten().collect();
-        Some(Limited { processes: reached.len(), limit: *reached.iter().max()? })
+        Some(ReachedLimits { processes: reached.len(), limit: *reached.iter().max()? })
     }
 
     /// Returns the sentence about the limits, without its period.
@@ -31,14 +31,14 @@ impl Limited {
 
 impl Report {
     /// Returns the processes whose recordings reached their limit.
-    pub fn limited(&self) -> Option<Limited> {
-        Limited::of(self.processes.iter().map(|process| process.reached_limit))
+    pub fn reached_limits(&self) -> Option<ReachedLimits> {
+        ReachedLimits::of(self.processes.iter().map(|process| process.reached_limit))
     }
 
     /// Returns the words before a number of events or calls that says which of them the recording kept; empty
     /// if it kept all.
     pub fn kept_prefix(&self) -> &'static str {
-        match (self.record.dropped, self.limited()) {
+        match (self.record.dropped, self.reached_limits()) {
             (false, _) => "",
             (true, None) => "the last ",
             (true, Some(_)) => "the first and the last ",
@@ -46,8 +46,8 @@ impl Report {
     }
 
     /// Returns a clause with the reason why recorded calls are missing; `None` if none are.
-    pub fn dropped(&self) -> Option<String> {
+    pub fn reason_for_missing_calls(&self) -> Option<String> {
         let ring = || "a ring keeps only the last events, and older ones are gone".to_owned();
-        self.record.dropped.then(|| self.limited().map_or_else(ring, |limited| limited.sentence()))
+        self.record.dropped.then(|| self.reached_limits().map_or_else(ring, |limited| limited.sentence()))
     }
 }

@@ -1,29 +1,33 @@
 //! Starts and ends of processes.
 
 use cupeer_record::{self as record, Clock, Job};
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::RecordedEnd;
 
 /// Returns the time at which the first process of a recording began.
-pub fn began(job: &Job) -> u64 {
-    job.processes.iter().map(|process| began_at(job, process)).min().unwrap_or(0)
+pub fn recording_start(job: &Job) -> u64 {
+    job.processes.iter().map(|process| process_start(job, process)).min().unwrap_or(0)
 }
 
 /// Returns the time at which a process began.
-pub fn began_at(job: &Job, process: &record::Process) -> u64 {
+pub fn process_start(job: &Job, process: &record::Process) -> u64 {
     job.clock(process).realtime(process.header.first.ticks)
 }
 
 /// Returns how a process ended, and which program it executed in its place. If the process made a later call,
 /// executing the program had failed.
-pub fn became(process: &record::Process, last_seen: Option<u64>, clock: Clock) -> (End, Option<String>) {
+pub fn end_and_executed_program(
+    process: &record::Process,
+    last_seen: Option<u64>,
+    clock: Clock,
+) -> (RecordedEnd, Option<String>) {
     let end = process.end();
     let itself = match end {
-        End::Executed => End::Unseen,
-        End::ExecutedReturned(status) => End::Returned(status),
-        End::ExecutedSignal(signal) => End::Signal(signal),
+        RecordedEnd::Executed => RecordedEnd::Unseen,
+        RecordedEnd::ExecutedReturned(status) => RecordedEnd::Returned(status),
+        RecordedEnd::ExecutedSignal(signal) => RecordedEnd::Signal(signal),
         _ => return (end, None),
     };
-    let Some((ticks, program)) = process.became() else { return (end, None) };
+    let Some((ticks, program)) = process.executed_program() else { return (end, None) };
     let went_on = last_seen.is_some_and(|seen| seen > clock.realtime(ticks));
     if went_on { (itself, None) } else { (end, Some(program.to_owned())) }
 }

@@ -5,23 +5,23 @@ pub use crate::base::terminal::clean;
 pub use crate::base::moments::number;
 use crate::model::{Codes, Device, Proc, Process, Report, Uuid};
 use cupeer_spec::signals;
-use cupeer_spec::uuid::Gpu;
+use cupeer_spec::uuid::GpuName;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 /// Short names of the processes and devices of one report.
 pub struct Labels {
-    by_proc: HashMap<Proc, Name>,
+    by_proc: HashMap<Proc, ProcessName>,
     devices: HashMap<Uuid, String>,
 }
 
-/// Largest number of processes without a rank that are named in one list.
+/// Number of processes without a rank that a list names; of further ones, only the number is given.
 const MOST_NAMES: usize = 3;
 
 #[derive(Clone)]
-enum Name {
+enum ProcessName {
     Rank(u32),
-    Other(String),
+    Text(String),
 }
 
 impl Labels {
@@ -35,26 +35,25 @@ impl Labels {
         }
         let by_pid = |process: &Process| process.pid.to_string();
         let by_host = |process: &Process| format!("{}:{}", process.host, process.pid);
-        let by_rank = |process: &Process| {
-            process.rank.map_or_else(String::new, |rank| format!("rank {rank} ({})", process.pid))
-        };
+        let by_rank =
+            |process: &Process| process.rank.map_or_else(String::new, |rank| format!("rank {rank} ({})", process.pid));
         let processes = || report.processes.iter();
         let ranks = count(processes().filter_map(|process| process.rank));
         let (pids, hosts) = (count(processes().map(by_pid)), count(processes().map(by_host)));
         let both = count(processes().map(by_rank));
         let mut alike: HashMap<String, usize> = HashMap::new();
         let mut name = |process: &Process| match process.rank {
-            Some(rank) if ranks[&rank] == 1 => Name::Rank(rank),
-            _ if pids[&by_pid(process)] == 1 => Name::Other(by_pid(process)),
-            _ if hosts[&by_host(process)] == 1 => Name::Other(clean(&by_host(process))),
-            Some(_) if both[&by_rank(process)] == 1 => Name::Other(by_rank(process)),
+            Some(rank) if ranks[&rank] == 1 => ProcessName::Rank(rank),
+            _ if pids[&by_pid(process)] == 1 => ProcessName::Text(by_pid(process)),
+            _ if hosts[&by_host(process)] == 1 => ProcessName::Text(clean(&by_host(process))),
+            Some(_) if both[&by_rank(process)] == 1 => ProcessName::Text(by_rank(process)),
             _ => {
                 // Pids can repeat in another namespace, and after exec. The first process is then called 5#1,
                 // the second 5#2.
                 let key = if report.record.hosts.len() > 1 { by_host(process) } else { by_pid(process) };
                 let number = alike.entry(key.clone()).or_default();
                 *number += 1;
-                Name::Other(clean(&format!("{key}#{number}")))
+                ProcessName::Text(clean(&format!("{key}#{number}")))
             }
         };
         let by_proc = report.processes.iter().map(|process| (process.proc.clone(), name(process))).collect();
@@ -63,7 +62,7 @@ impl Labels {
 
     /// Names the devices, by full UUIDs if the short ones are ambiguous.
     fn devices(report: &Report) -> HashMap<Uuid, String> {
-        let short = |device: &Device| Gpu { number: device.number, uuid: device.uuid.0 }.to_string();
+        let short = |device: &Device| GpuName { number: device.number, uuid: device.uuid.0 }.to_string();
         let all: BTreeSet<String> = report.devices.iter().map(short).collect();
         let are_distinct = all.len() == report.devices.len();
         let name = |device: &Device| if are_distinct { short(device) } else { device.uuid.to_string() };
@@ -73,8 +72,8 @@ impl Labels {
     /// Returns the name of a process.
     pub fn process(&self, proc: &str) -> String {
         match self.by_proc.get(proc) {
-            Some(Name::Rank(rank)) => format!("rank {rank}"),
-            Some(Name::Other(name)) => name.clone(),
+            Some(ProcessName::Rank(rank)) => format!("rank {rank}"),
+            Some(ProcessName::Text(name)) => name.clone(),
             None => clean(proc),
         }
     }
@@ -83,7 +82,7 @@ impl Labels {
     pub fn pid(&self, process: &Process) -> String {
         let pid = process.pid.to_string();
         match self.by_proc.get(&process.proc) {
-            Some(Name::Other(name)) => match name.rsplit_once('#') {
+            Some(ProcessName::Text(name)) => match name.rsplit_once('#') {
                 Some((_, number)) => format!("{pid}#{number}"),
                 None => pid,
             },
@@ -97,7 +96,7 @@ impl Labels {
         let mut names = BTreeSet::new();
         for proc in procs {
             match self.by_proc.get(proc) {
-                Some(Name::Rank(rank)) => drop(numbers.insert(*rank)),
+                Some(ProcessName::Rank(rank)) => drop(numbers.insert(*rank)),
                 _ => drop(names.insert(self.process(proc))),
             }
         }
@@ -116,7 +115,7 @@ impl Labels {
     /// Returns the name of a device: `GPU 5 (c09e..0005)`.
     pub fn device(&self, uuid: Option<Uuid>) -> String {
         let Some(uuid) = uuid else { return "unknown".into() };
-        let unseen = || Gpu { number: None, uuid: uuid.0 }.to_string();
+        let unseen = || GpuName { number: None, uuid: uuid.0 }.to_string();
         self.devices.get(&uuid).cloned().unwrap_or_else(unseen)
     }
 }
@@ -146,14 +145,14 @@ pub fn ranks(ranks: impl Iterator<Item = u32>) -> String {
 }
 
 /// Formats ranks for sentences: `rank 3`, or `ranks 0 to 3 and 5`.
-pub fn in_words(list: impl Iterator<Item = u32>) -> String {
+pub fn format_ranks_in_words(list: impl Iterator<Item = u32>) -> String {
     let text = ranks(list).replace('-', " to ");
     let Some((before, last)) = text.rsplit_once(',') else { return text };
     format!("{} and {last}", before.replace(',', ", "))
 }
 
 /// Returns the name of a result without its prefix `CUDA_ERROR_`.
-pub fn result(name: &str) -> &str {
+pub fn short_result_name(name: &str) -> &str {
     name.strip_prefix("CUDA_ERROR_").unwrap_or(name)
 }
 
@@ -161,13 +160,13 @@ pub fn result(name: &str) -> &str {
 pub fn codes(codes: &Codes) -> String {
     let mut sorted: Vec<_> = codes.iter().collect();
     sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-    let code = |(name, count): (&String, &u64)| format!("{} {}", number(*count), result(name));
+    let code = |(name, count): (&String, &u64)| format!("{} {}", number(*count), short_result_name(name));
     sorted.into_iter().map(code).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the name of a signal as in `kill -l`, or its number.
 pub fn signal_name(signal: i32) -> String {
-    signals::name(signal).map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
+    signals::signal_name(signal).map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
 }
 
 /// Formats a count with its noun: `1 call`, `2 calls`.
@@ -182,14 +181,14 @@ pub fn counted(count: u64, word: &str) -> String {
 }
 
 /// Returns a text as a sentence that ends in a period.
-pub fn sentence(text: &str) -> String {
+pub fn as_sentence(text: &str) -> String {
     let ends = text.ends_with(['.', '!', '?']);
     if ends { text.to_owned() } else { format!("{text}.") }
 }
 
 /// Formats the number of processes that shared nothing: `1,990 more processes shared nothing and were not
 /// recorded`, without `more` if no process was recorded; `None` for a count of 0.
-pub fn quiet_ones(count: u64, recorded: usize) -> Option<String> {
+pub fn format_unrecorded_count(count: u64, recorded: usize) -> Option<String> {
     let more = if recorded > 0 { " more " } else { " " };
     let all = counted(count, "process").replacen(' ', more, 1);
     let was = if count == 1 { "was" } else { "were" };
@@ -202,8 +201,7 @@ mod tests {
 
     #[test]
     fn failure_counts_are_formatted_like_other_numbers() {
-        let all =
-            Codes::from([("CUDA_ERROR_MAP_FAILED".into(), 3), ("CUDA_ERROR_INVALID_VALUE".into(), 1000)]);
+        let all = Codes::from([("CUDA_ERROR_MAP_FAILED".into(), 3), ("CUDA_ERROR_INVALID_VALUE".into(), 1000)]);
         assert_eq!(codes(&all), "1,000 INVALID_VALUE, 3 MAP_FAILED");
     }
 
@@ -222,7 +220,7 @@ mod tests {
         assert_eq!(text(&[3]), "rank 3");
         assert_eq!(text(&[0, 1]), "ranks 0,1");
         assert_eq!(text(&[0, 1, 2, 3, 5, 7, 8]), "ranks 0-3,5,7,8");
-        let words = |list: &[u32]| in_words(list.iter().copied());
+        let words = |list: &[u32]| format_ranks_in_words(list.iter().copied());
         assert_eq!([words(&[3]), words(&[0, 1, 2])], ["rank 3", "ranks 0 to 2"]);
         assert_eq!([words(&[0, 1]), words(&[0, 2, 3, 4, 9])], ["ranks 0 and 1", "ranks 0, 2 to 4 and 9"]);
     }

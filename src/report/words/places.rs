@@ -2,105 +2,105 @@
 //!
 //! It keeps their names when the report is built. The caller supplies the function that finds symbols.
 
-use super::choice::{Helpers, Roots, is_installed};
-pub use super::choice::{Offending, line_at};
-pub use super::stacks::{Known, Stack, Stacks};
+use super::choice::{HelperFunctions, ProgramDirectories, is_installed};
+pub use super::choice::{RuleBreakingCalls, line_to_show};
+pub use super::stacks::{StackNumber, StackTable, StoredStack};
 use crate::model::Place;
 use cupeer_record::{Call, Library, Process};
-use cupeer_spec::origin::Origin;
-use cupeer_spec::record::slot::Line;
-use cupeer_spec::runtime::is_library;
-use cupeer_symbols::{LONGEST_NAME, SourceLine, Symbol, Symbols, short};
+use cupeer_spec::origin::CodeOrigin;
+use cupeer_spec::record::slot::PythonLine;
+use cupeer_spec::runtime::is_runtime_library;
+use cupeer_symbols::{LONGEST_NAME, SourceLine, Symbol, Symbols, shorten_name};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Finds the function that contains a return address, if the symbols of its library are available.
-pub trait Names {
+pub trait FunctionFinder {
     /// Returns the function at an address of a library.
-    fn name(&mut self, library: &Library, address: u64) -> Option<Symbol>;
+    fn find_function(&mut self, library: &Library, address: u64) -> Option<Symbol>;
 
     /// Announces the names that will be looked up.
-    fn prepare(&mut self, asked: &[(&Library, u64)]);
+    fn announce(&mut self, asked: &[(&Library, u64)]);
 }
 
-impl Names for Symbols {
-    fn name(&mut self, library: &Library, address: u64) -> Option<Symbol> {
-        Symbols::name(self, library, address)
+impl FunctionFinder for Symbols {
+    fn find_function(&mut self, library: &Library, address: u64) -> Option<Symbol> {
+        Symbols::find_symbol(self, library, address)
     }
 
-    fn prepare(&mut self, asked: &[(&Library, u64)]) {
-        Symbols::prepare(self, asked.iter().copied());
+    fn announce(&mut self, asked: &[(&Library, u64)]) {
+        Symbols::read_libraries(self, asked.iter().copied());
     }
 }
 
 /// Source of names that knows no function.
-pub struct Nameless;
+pub struct NoSymbols;
 
-impl Names for Nameless {
-    fn name(&mut self, _: &Library, _: u64) -> Option<Symbol> {
+impl FunctionFinder for NoSymbols {
+    fn find_function(&mut self, _: &Library, _: u64) -> Option<Symbol> {
         None
     }
 
-    fn prepare(&mut self, _: &[(&Library, u64)]) {}
+    fn announce(&mut self, _: &[(&Library, u64)]) {}
 }
 
 /// Source of names for the program's own libraries, but not for installed ones.
-pub struct Own<'a>(pub &'a mut dyn Names);
+pub struct OwnLibraries<'a>(pub &'a mut dyn FunctionFinder);
 
-impl Names for Own<'_> {
-    fn name(&mut self, library: &Library, address: u64) -> Option<Symbol> {
-        if is_installed(&library.path) { None } else { self.0.name(library, address) }
+impl FunctionFinder for OwnLibraries<'_> {
+    fn find_function(&mut self, library: &Library, address: u64) -> Option<Symbol> {
+        if is_installed(&library.path) { None } else { self.0.find_function(library, address) }
     }
 
-    fn prepare(&mut self, asked: &[(&Library, u64)]) {
+    fn announce(&mut self, asked: &[(&Library, u64)]) {
         let own = asked.iter().filter(|(library, _)| !is_installed(&library.path));
-        self.0.prepare(&own.copied().collect::<Vec<_>>());
+        self.0.announce(&own.copied().collect::<Vec<_>>());
     }
 }
 
 /// Places of return addresses, each looked up once.
-pub struct Places<'a> {
+pub struct PlaceTable<'a> {
     processes: &'a [Process],
-    names: &'a mut dyn Names,
+    names: &'a mut dyn FunctionFinder,
     known: HashMap<(usize, u64, Option<u64>), Place>,
     lines: HashMap<(usize, u64), Option<Place>>,
     texts: HashMap<String, Rc<str>>,
-    roots: Vec<Roots>,
-    helpers: Helpers,
+    roots: Vec<ProgramDirectories>,
+    helpers: HelperFunctions,
 }
 
-/// Largest number of stacks that are searched for helpers.
+/// Number of stacks, the first ones, from which helpers are learned.
 const MOST_LEARNED: usize = 1 << 14;
 
-impl<'a> Places<'a> {
+impl<'a> PlaceTable<'a> {
     /// Creates an empty table of places for the processes of a recording.
-    pub fn new(processes: &'a [Process], names: &'a mut dyn Names) -> Self {
-        Places {
+    pub fn new(processes: &'a [Process], names: &'a mut dyn FunctionFinder) -> Self {
+        PlaceTable {
             processes,
             names,
             known: HashMap::new(),
             lines: HashMap::new(),
             texts: HashMap::new(),
-            roots: processes.iter().map(Roots::of).collect(),
-            helpers: Helpers::default(),
+            roots: processes.iter().map(ProgramDirectories::of).collect(),
+            helpers: HelperFunctions::default(),
         }
     }
 
     /// Learns from all stacks of a recording which functions only pass calls on for several places.
-    pub fn learn(&mut self, stacks: &Stacks) {
+    pub fn learn_helpers(&mut self, stacks: &StackTable) {
         for stack in stacks.numbers().take(MOST_LEARNED) {
             let (process, ticks, frames, python) = stacks.get(stack);
             let process = *process as usize;
             if frames.len() > 1 {
-                let (maker, places) = self.mixed(process, *ticks, frames, python);
-                self.helpers.learn(stack, &places, maker, &self.roots[process], stacks.called(stack));
+                let (maker, places) = self.merge_python_frames(process, *ticks, frames, python);
+                self.helpers.learn_stack(stack, &places, maker, &self.roots[process], stacks.called_functions(stack));
             }
         }
     }
 
     /// Returns the place of a return address.
-    pub fn place(&mut self, process: usize, ticks: u64, address: u64) -> Place {
+    pub fn find_place(&mut self, process: usize, ticks: u64, address: u64) -> Place {
         let library = self.processes[process].library_at(address, ticks);
         // Another library may have been at this address at another time.
         let key = (process, address, library.map(|library| library.since));
@@ -109,15 +109,15 @@ impl<'a> Places<'a> {
         }
         let place = match library {
             Some(library) => {
-                let symbol = self.names.name(library, address);
+                let symbol = self.names.find_function(library, address);
                 let name = symbol.as_ref().map(|symbol| format!("{}+{:#x}", symbol.function, symbol.offset));
                 let lines = symbol.map_or_else(Rc::default, |symbol| symbol.lines.into());
                 let build_id: String = library.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
                 Place {
-                    library: Some(self.text(&library.path)),
-                    build_id: (!build_id.is_empty()).then(|| self.text(&build_id)),
+                    library: Some(self.shared_text(&library.path)),
+                    build_id: (!build_id.is_empty()).then(|| self.shared_text(&build_id)),
                     offset: address.wrapping_sub(library.base),
-                    function: name.map(|name| self.text(&name)),
+                    function: name.map(|name| self.shared_text(&name)),
                     lines,
                     ..Place::default()
                 }
@@ -129,58 +129,63 @@ impl<'a> Places<'a> {
     }
 
     /// Returns the place of a call, and its stack.
-    pub fn stack(&mut self, stacks: &Stacks, stack: Stack) -> (Place, Vec<Place>) {
-        self.offending(stacks, stack, None)
+    pub fn place_and_stack(&mut self, stacks: &StackTable, stack: StackNumber) -> (Place, Vec<Place>) {
+        self.place_of_offending(stacks, stack, None)
     }
 
     /// Returns the place of a call that breaks a rule together with other calls, and its stack.
-    pub fn offending(
+    pub fn place_of_offending(
         &mut self,
-        stacks: &Stacks,
-        stack: Stack,
-        offending: Option<&Offending>,
+        stacks: &StackTable,
+        stack: StackNumber,
+        offending: Option<&RuleBreakingCalls>,
     ) -> (Place, Vec<Place>) {
         let (process, ticks, frames, python) = stacks.get(stack);
-        self.chosen(*process as usize, *ticks, (frames, python), offending)
+        self.choose_place(*process as usize, *ticks, (frames, python), offending)
     }
 
     /// Returns the place of a call by its return addresses, and its stack.
-    pub fn named(&mut self, process: usize, ticks: u64, frames: &[u64]) -> (Place, Vec<Place>) {
-        self.chosen(process, ticks, (frames, &[]), None)
+    pub fn place_by_addresses(&mut self, process: usize, ticks: u64, frames: &[u64]) -> (Place, Vec<Place>) {
+        self.choose_place(process, ticks, (frames, &[]), None)
     }
 
-    fn chosen(
+    fn choose_place(
         &mut self,
         process: usize,
         ticks: u64,
-        (frames, python): (&[u64], &[Line]),
-        offending: Option<&Offending>,
+        (frames, python): (&[u64], &[PythonLine]),
+        offending: Option<&RuleBreakingCalls>,
     ) -> (Place, Vec<Place>) {
-        let (maker, stack) = self.mixed(process, ticks, frames, python);
-        (self.helpers.choose(&stack, maker, &self.roots[process], offending), stack)
+        let (maker, stack) = self.merge_python_frames(process, ticks, frames, python);
+        (self.helpers.choose_place(&stack, maker, &self.roots[process], offending), stack)
     }
 
     /// Returns the places of a stack, and the index of the place that made the call: the first one outside of
     /// the CUDA runtime, because the runtime makes calls for every library. A Python frame is part of the
     /// place of the interpreter frame that executed it.
-    fn mixed(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[Line]) -> (usize, Vec<Place>) {
-        self.prepare(process, ticks, frames);
-        let mut frames: Vec<Place> = frames.iter().map(|frame| self.place(process, ticks, *frame)).collect();
+    fn merge_python_frames(
+        &mut self,
+        process: usize,
+        ticks: u64,
+        frames: &[u64],
+        python: &[PythonLine],
+    ) -> (usize, Vec<Place>) {
+        self.announce_addresses(process, ticks, frames);
+        let mut frames: Vec<Place> = frames.iter().map(|frame| self.find_place(process, ticks, *frame)).collect();
         let outside = frames.iter().position(|place| !place.is_runtime()).unwrap_or(0);
         // A copy of the runtime within another library is entered through the runtime's public functions.
         let is_entry = outside > 0 && frames[outside].is_entry_of_runtime();
         let caller = outside + usize::from(is_entry && outside + 1 < frames.len());
         let lines: Vec<(usize, Place)> = python
             .iter()
-            .filter_map(|line| Some((usize::from(line.frame), self.python(process, line)?)))
+            .filter_map(|line| Some((usize::from(line.frame), self.python_place(process, line)?)))
             .collect();
         let Some((_, first)) = lines.first() else { return (caller, frames) };
-        let standing = |place: &Place| Reverse(place.origin().standing(first.origin()));
+        let standing = |place: &Place| Reverse(place.origin().relevance(first.origin()));
         let own = lines.iter().map(|(_, place)| place).min_by_key(|place| standing(place)).unwrap_or(first);
         frames.iter_mut().take(caller + 1).for_each(|place| place.python = own.python.clone());
         let interpreter = lines.iter().find_map(|(at, _)| frames.get(*at)?.library.clone());
-        let is_folded =
-            |place: &Place| place.library == interpreter && place.file_name().is_some_and(is_interpreter);
+        let is_folded = |place: &Place| place.library == interpreter && place.file_name().is_some_and(is_interpreter);
         let (mut maker, mut stack) = (0, Vec::new());
         let mut rest = lines.into_iter().peekable();
         for (at, place) in frames.into_iter().enumerate() {
@@ -200,7 +205,7 @@ impl<'a> Places<'a> {
     }
 
     /// Returns the place of a Python frame; `None` if the recording does not describe its function.
-    fn python(&mut self, process: usize, line: &Line) -> Option<Place> {
+    fn python_place(&mut self, process: usize, line: &PythonLine) -> Option<Place> {
         let key = (process, u64::from(line.function) << 32 | u64::from(line.line));
         if let Some(known) = self.lines.get(&key) {
             return known.clone();
@@ -216,37 +221,36 @@ impl<'a> Places<'a> {
     }
 
     /// Announces the addresses of a stack, so that their libraries are read together.
-    fn prepare(&mut self, process: usize, ticks: u64, frames: &[u64]) {
+    fn announce_addresses(&mut self, process: usize, ticks: u64, frames: &[u64]) {
         if frames.len() < 2 {
             return;
         }
         let of = &self.processes[process];
         let asked = frames.iter().filter_map(|frame| Some((of.library_at(*frame, ticks)?, *frame)));
-        let is_new = |(library, frame): &(&Library, u64)| {
-            !self.known.contains_key(&(process, *frame, Some(library.since)))
-        };
-        self.names.prepare(&asked.filter(is_new).collect::<Vec<_>>());
+        let is_new =
+            |(library, frame): &(&Library, u64)| !self.known.contains_key(&(process, *frame, Some(library.since)));
+        self.names.announce(&asked.filter(is_new).collect::<Vec<_>>());
     }
 
     /// Returns the caller of a call, and its stack; if no frames were recorded, only its caller.
     pub fn of(&mut self, process: usize, call: &Call) -> (Place, Vec<Place>) {
         let caller = [call.caller];
         let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
-        self.made(process, call.start, frames, &call.details.python)
+        self.place_by_frames(process, call.start, frames, &call.details.python)
     }
 
     /// Returns the place that made a call, by its return addresses and its Python frames, and its stack.
-    pub fn made(
+    pub fn place_by_frames(
         &mut self,
         process: usize,
         ticks: u64,
         frames: &[u64],
-        python: &[Line],
+        python: &[PythonLine],
     ) -> (Place, Vec<Place>) {
-        self.chosen(process, ticks, (frames, python), None)
+        self.choose_place(process, ticks, (frames, python), None)
     }
 
-    fn text(&mut self, text: &str) -> Rc<str> {
+    fn shared_text(&mut self, text: &str) -> Rc<str> {
         if let Some(known) = self.texts.get(text) {
             return known.clone();
         }
@@ -263,7 +267,7 @@ fn is_interpreter(name: &str) -> bool {
 
 /// Returns the lines that show a stack in text for people. If the stack has Python frames, only these are shown, the
 /// first with the place that made the call.
-pub fn in_lines(stack: &[Place]) -> Vec<String> {
+pub fn format_stack(stack: &[Place]) -> Vec<String> {
     let Some((first, rest)) = stack.split_first() else { return Vec::new() };
     if first.python.is_none() {
         return stack.iter().flat_map(Place::lines).collect();
@@ -277,19 +281,19 @@ pub fn in_lines(stack: &[Place]) -> Vec<String> {
 
 impl Place {
     /// Returns the place that made the call: the Python frame in this place, or else this place itself.
-    pub fn maker(&self) -> &Place {
+    pub fn calling_place(&self) -> &Place {
         self.via.as_deref().unwrap_or(self)
     }
 
     /// Returns true if this is the place of a frame of a stack, or of one of its lines.
-    pub fn is_at(&self, frame: &Place) -> bool {
+    pub fn is_place_of(&self, frame: &Place) -> bool {
         let of = |place: &Place| (place.library.clone(), place.build_id.clone(), place.offset);
-        of(self.maker()) == of(frame) && self.maker().python == frame.python
+        of(self.calling_place()) == of(frame) && self.calling_place().python == frame.python
     }
 
     /// Returns the origin of this line of Python.
-    pub(super) fn origin(&self) -> Origin<'_> {
-        Origin::of(self.python.as_deref().map_or("", |line| &line.file))
+    pub(super) fn origin(&self) -> CodeOrigin<'_> {
+        CodeOrigin::of_file(self.python.as_deref().map_or("", |line| &line.file))
     }
 
     /// Returns true if this is a Python frame, and not a frame of the code that Python called.
@@ -307,7 +311,7 @@ impl Place {
     fn is_runtime(&self) -> bool {
         let library = self.library.as_deref().unwrap_or_default();
         let function = self.function.as_deref().unwrap_or_default();
-        is_library(library.as_bytes()) || function.starts_with("libcudart_static_")
+        is_runtime_library(library.as_bytes()) || function.starts_with("libcudart_static_")
     }
 
     /// Returns true if the function is a public function of the runtime, such as `cudaMalloc`.
@@ -343,7 +347,7 @@ impl Place {
         if self.is_of_python() {
             return vec![self.long()];
         }
-        let Some((last, inlined)) = self.lines.split_last() else { return vec![self.native()] };
+        let Some((last, inlined)) = self.lines.split_last() else { return vec![self.format_native()] };
         let inlined = inlined.iter().map(|line| format!("{}, inlined", line.text()));
         inlined.chain([format!("{}, {}", last.text(), self.short())]).collect()
     }
@@ -354,15 +358,15 @@ impl Place {
     pub fn long(&self) -> String {
         match &self.python {
             Some(line) if self.is_of_python() => line.text(),
-            Some(line) => format!("{}{}, {}", line.text(), self.through(), self.native()),
-            None => self.native(),
+            Some(line) => format!("{}{}, {}", line.text(), self.format_through(), self.format_native()),
+            None => self.format_native(),
         }
     }
 
     /// Returns the source line in words, followed by the line that made the call on its behalf; `None` if no
     /// line is known.
     pub fn line(&self) -> Option<String> {
-        Some(self.source()?.text() + &self.through())
+        Some(self.source()?.text() + &self.format_through())
     }
 
     /// Returns the line of source if it is known, or else [`Place::long`].
@@ -372,7 +376,7 @@ impl Place {
 
     /// Names the line that made the call on behalf of this place: ` (through rt.h:17)`; empty if there is
     /// none.
-    fn through(&self) -> String {
+    fn format_through(&self) -> String {
         let line = self.via.as_deref().and_then(Place::source).filter(|line| Some(*line) != self.source());
         let file = |line: &SourceLine| SourceLine { function: None, ..line.clone() }.text();
         line.map_or_else(String::new, |line| format!(" (through {})", file(line)))
@@ -383,13 +387,13 @@ impl Place {
         self.python.as_deref().or_else(|| self.lines.first())
     }
 
-    fn native(&self) -> String {
+    fn format_native(&self) -> String {
         match &self.function {
             _ if !self.lines.is_empty() => {
-                let through = if self.python.is_none() { self.through() } else { String::new() };
+                let through = if self.python.is_none() { self.format_through() } else { String::new() };
                 format!("{}{through}, {}", self.lines[0].text(), self.short())
             }
-            Some(function) => format!("{} {}", self.short(), short(function, LONGEST_NAME)),
+            Some(function) => format!("{} {}", self.short(), shorten_name(function, LONGEST_NAME)),
             None => self.short(),
         }
     }
@@ -406,13 +410,8 @@ mod tests {
         let mut writer = Writer::in_memory(About::default());
         for (number, path) in ["/lib/libffi.so.8", interpreter, "/lib/libc.so.6"].into_iter().enumerate() {
             let base = 0x1000 * (number as u64 + 1);
-            let library = Library {
-                base,
-                range: base..base + 0x1000,
-                since: 0,
-                build_id: Vec::new(),
-                path: path.to_owned(),
-            };
+            let library =
+                Library { base, range: base..base + 0x1000, since: 0, build_id: Vec::new(), path: path.to_owned() };
             writer.library(&library).unwrap();
         }
         let (own, torch) = ("/home/a/train.py", "/opt/lib/python3.11/site-packages/torch/storage.py");
@@ -435,15 +434,15 @@ mod tests {
     /// Formats a stack, and returns its caller.
     fn mixed(interpreter: &str, lines: &[(u32, u32, u8)]) -> (String, Vec<String>) {
         let processes = [process(interpreter)];
-        let mut names = Nameless;
-        let mut places = Places::new(&processes, &mut names);
-        let python: Vec<Line> = lines
+        let mut names = NoSymbols;
+        let mut places = PlaceTable::new(&processes, &mut names);
+        let python: Vec<PythonLine> = lines
             .iter()
-            .map(|(function, line, frame)| Line { function: *function, line: *line, frame: *frame })
+            .map(|(function, line, frame)| PythonLine { function: *function, line: *line, frame: *frame })
             .collect();
         // ffi, the interpreter, its loop, the interpreter, its loop, libc.
         let frames = [0x1010, 0x2010, 0x2020, 0x2030, 0x2040, 0x3010];
-        let (caller, stack) = places.chosen(0, 1, (&frames, &python), None);
+        let (caller, stack) = places.choose_place(0, 1, (&frames, &python), None);
         (caller.long(), stack.iter().flat_map(Place::lines).collect())
     }
 
@@ -457,8 +456,7 @@ mod tests {
         assert_eq!(stack, ["libffi.so.8+0x10", first, second, "libc.so.6+0x10", third]);
         // A program that has an interpreter has more than that.
         let (_, stack) = mixed("/bin/blender", &lines);
-        let own =
-            ["libffi.so.8+0x10", "blender+0x10", first, "blender+0x30", second, "libc.so.6+0x10", third];
+        let own = ["libffi.so.8+0x10", "blender+0x10", first, "blender+0x30", second, "libc.so.6+0x10", third];
         assert_eq!(stack, own);
     }
 
@@ -491,11 +489,8 @@ mod tests {
             ..Place::default()
         };
         let stack = [of(1, 3), of(2, 0), of(0, 3), of(3, 0), of(0, 4)];
-        assert_eq!(in_lines(&stack), ["b.py:3 in f, libffi.so.8+0x1", "b.py:4 in f"]);
-        assert_eq!(in_lines(&stack[1..2]), ["libffi.so.8+0x2"]);
-        assert_eq!(
-            stack.map(|place| place.source().map(|line| line.line)),
-            [Some(3), None, Some(3), None, Some(4)]
-        );
+        assert_eq!(format_stack(&stack), ["b.py:3 in f, libffi.so.8+0x1", "b.py:4 in f"]);
+        assert_eq!(format_stack(&stack[1..2]), ["libffi.so.8+0x2"]);
+        assert_eq!(stack.map(|place| place.source().map(|line| line.line)), [Some(3), None, Some(3), None, Some(4)]);
     }
 }

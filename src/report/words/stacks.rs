@@ -2,15 +2,15 @@
 
 use cupeer_record::Call;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::Line;
+use cupeer_spec::record::slot::PythonLine;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
-/// Number of a stack in [`Stacks`].
+/// Number of a stack in [`StackTable`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Stack(u32);
+pub struct StackNumber(u32);
 
-impl Stack {
+impl StackNumber {
     /// Returns the number. Numbers begin at 0, in the order in which the stacks were seen.
     pub fn index(self) -> usize {
         self.0 as usize
@@ -18,42 +18,36 @@ impl Stack {
 }
 
 /// Stacks of calls, each of one process at the time when the stack was first seen.
-pub struct Stacks {
+pub struct StackTable {
     /// Numbers of the stacks, by the hash of their contents.
-    numbers: HashMap<u64, Stack, foldhash::fast::RandomState>,
+    numbers: HashMap<u64, StackNumber, foldhash::fast::RandomState>,
     hasher: foldhash::fast::RandomState,
-    all: Vec<Known>,
+    all: Vec<StoredStack>,
     /// Functions that were called with each stack, by its number.
     called: Vec<Vec<FnId>>,
     /// Most recent stacks of a single frame: process, caller, and number of the stack.
-    recent: [Option<(u32, u64, Stack)>; RECENT],
+    recent: [Option<(u32, u64, StackNumber)>; RECENT],
 }
 
 /// Stack: the index of its process, a time in ticks at which it was seen, its return addresses, and the Python frames
 /// among them.
-pub type Known = (u32, u64, Box<[u64]>, Box<[Line]>);
+pub type StoredStack = (u32, u64, Box<[u64]>, Box<[PythonLine]>);
 
 /// Number of recent stacks that can be found without hashing.
 const RECENT: usize = 64;
 
-impl Default for Stacks {
+impl Default for StackTable {
     fn default() -> Self {
         let hasher = foldhash::fast::RandomState::default();
-        Stacks {
-            numbers: HashMap::default(),
-            hasher,
-            all: Vec::new(),
-            called: Vec::new(),
-            recent: [None; RECENT],
-        }
+        StackTable { numbers: HashMap::default(), hasher, all: Vec::new(), called: Vec::new(), recent: [None; RECENT] }
     }
 }
 
-impl Stacks {
+impl StackTable {
     /// Returns the stack of a call; if no frames were recorded, only its caller.
-    pub fn of(&mut self, process: usize, call: &Call) -> Stack {
+    pub fn of(&mut self, process: usize, call: &Call) -> StackNumber {
         if !call.details.frames.is_empty() {
-            let stack = self.number(process, call.start, &call.details.frames, &call.details.python);
+            let stack = self.find_or_add(process, call.start, &call.details.frames, &call.details.python);
             let called = &mut self.called[stack.index()];
             if let Some(function) = call.function.filter(|function| !called.contains(function)) {
                 called.push(function);
@@ -64,15 +58,15 @@ impl Stacks {
         match self.recent[place] {
             Some((known, caller, stack)) if (known, caller) == (process as u32, call.caller) => stack,
             _ => {
-                let stack = self.number(process, call.start, &[call.caller], &[]);
+                let stack = self.find_or_add(process, call.start, &[call.caller], &[]);
                 self.recent[place] = Some((process as u32, call.caller, stack));
                 stack
             }
         }
     }
 
-    /// Returns the number of the stack with these frames, and adds a new stack.
-    pub fn number(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[Line]) -> Stack {
+    /// Returns the number of the stack with these frames; adds the stack if it is new.
+    pub fn find_or_add(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[PythonLine]) -> StackNumber {
         let process = process as u32;
         let mut hash = self.hasher.hash_one((process, frames, python));
         while let Some(known) = self.numbers.get(&hash) {
@@ -82,7 +76,7 @@ impl Stacks {
             }
             hash = hash.wrapping_add(1);
         }
-        let stack = Stack(self.all.len() as u32);
+        let stack = StackNumber(self.all.len() as u32);
         self.all.push((process, ticks, frames.into(), python.into()));
         self.called.push(Vec::new());
         self.numbers.insert(hash, stack);
@@ -100,16 +94,16 @@ impl Stacks {
     }
 
     /// Returns all stacks, in the order of their numbers.
-    pub fn numbers(&self) -> impl Iterator<Item = Stack> + use<> {
-        (0..self.all.len() as u32).map(Stack)
+    pub fn numbers(&self) -> impl Iterator<Item = StackNumber> + use<> {
+        (0..self.all.len() as u32).map(StackNumber)
     }
 
     /// Returns the contents of a stack.
-    pub fn get(&self, stack: Stack) -> &Known {
+    pub fn get(&self, stack: StackNumber) -> &StoredStack {
         &self.all[stack.0 as usize]
     }
     /// Returns the functions that were called with a stack.
-    pub fn called(&self, stack: Stack) -> &[FnId] {
+    pub fn called_functions(&self, stack: StackNumber) -> &[FnId] {
         &self.called[stack.index()]
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::RuleSpec;
 use crate::reason::{Ago, Device, Process};
-use cupeer_model::{Bare, Pool};
+use cupeer_model::{BareEntry, Pool};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FUNCTIONS;
 use cupeer_spec::record::slot::MOST_ARGS;
@@ -23,14 +23,14 @@ fn exported() -> Export<()> {
     Export {
         fingerprint: 1,
         owner: OWNER,
-        who: 1,
+        exporter_id: 1,
         pid_ns: 0,
         is_own: false,
         address: 1,
         device: Device { ordinal: 0, uuid: [1; 16] },
-        inside: 1,
+        pointer_offset: 1,
         ago: None,
-        ended: Some(Ended { is_before: true, ago: None, with_context: false }),
+        ended: Some(ObjectEnd { is_before: true, ago: None, with_context: false }),
         object: (),
     }
 }
@@ -38,13 +38,13 @@ fn exported() -> Export<()> {
 impl World for Knowing {
     type Object = ();
 
-    fn process(&self) -> (u32, u64) {
+    fn pid_and_namespace(&self) -> (u32, u64) {
         (OWNER.pid, 0)
     }
-    fn current(&self) -> Option<(i32, u64)> {
+    fn current_context(&self) -> Option<(i32, u64)> {
         self.some((0, 2))
     }
-    fn device(&self) -> i32 {
+    fn current_device(&self) -> i32 {
         0
     }
     fn device_count(&self) -> Option<i32> {
@@ -59,37 +59,37 @@ impl World for Knowing {
     fn with_variable(&self, _name: &str, work: &mut dyn FnMut(Option<&str>)) {
         work(None);
     }
-    fn knows_all(&self) -> bool {
+    fn has_all_exports(&self) -> bool {
         self.0
     }
-    fn pointer(&self, _address: u64) -> Option<Pointer> {
-        self.some(Pointer { is_known: true, ..Pointer::default() })
+    fn pointer_attributes(&self, _address: u64) -> Option<PointerAttributes> {
+        self.some(PointerAttributes { is_known: true, ..PointerAttributes::default() })
     }
-    fn export(&self, _object: Object, _fingerprint: u64) -> Option<Export<()>> {
+    fn find_export(&self, _object: Object, _fingerprint: u64) -> Option<Export<()>> {
         self.some(exported())
     }
-    fn opening(&self, _object: Object, _address: u64) -> Option<Opening<()>> {
+    fn opening_at(&self, _object: Object, _address: u64) -> Option<Opening<()>> {
         self.some(Opening { fingerprint: 1, address: 1, context: 1, device: 0, object: () })
     }
     fn each_opening(&self, object: Object, work: &mut dyn FnMut(&Opening<()>)) {
-        self.opening(object, 1).iter().for_each(work);
+        self.opening_at(object, 1).iter().for_each(work);
     }
-    fn enabled(&self, _from: u64, _to: u64) -> Option<(Option<Ago>, ())> {
+    fn enabled_access(&self, _from: u64, _to: u64) -> Option<(Option<Ago>, ())> {
         self.some((None, ()))
     }
     fn can_access(&self, _from: i32, _to: i32) -> Option<bool> {
         self.some(false)
     }
-    fn pool(&self, handle: u64) -> Option<Bare<Pool>> {
-        self.some(Bare { name: handle, ..Bare::default() })
+    fn pool(&self, handle: u64) -> Option<BareEntry<Pool>> {
+        self.some(BareEntry { name: handle, ..BareEntry::default() })
     }
-    fn memory(&self) -> Option<(u64, u64)> {
+    fn allocation_of_call(&self) -> Option<(u64, u64)> {
         self.some((2, 2))
     }
-    fn open_already(&self, work: &mut dyn FnMut(Openers<()>)) -> bool {
+    fn is_open_already(&self, work: &mut dyn FnMut(OpenerLibraries<()>)) -> bool {
         let opener =
-            |opening: Opening<()>| Openers { first: "a", second: "b", count: 2, opening: opening.object };
-        self.opening(Object::Memory, 1).map(opener).into_iter().for_each(work);
+            |opening: Opening<()>| OpenerLibraries { first: "a", second: "b", count: 2, opening: opening.object };
+        self.opening_at(Object::Memory, 1).map(opener).into_iter().for_each(work);
         self.0
     }
 }
@@ -106,14 +106,14 @@ fn a_rule_about_arguments_asks_nothing_of_the_world() {
         for (function, result) in failures(rule) {
             for args in [[0; MOST_ARGS], [1; MOST_ARGS]] {
                 let call = Call { function, result, args: &args, shape: !0, elements: &[] };
-                let [one, other] = [false, true].map(|knows| verdict(rule.id, &call, &Knowing(knows)));
+                let [one, other] = [false, true].map(|knows| check_rule(rule.id, &call, &Knowing(knows)));
                 assert_eq!(one, other, "{} at {}", rule.name(), function.spec().name());
             }
         }
     }
 }
 
-/// `in_table` fails if the effects of a function lack an argument that a rule needs.
+/// `expect_in_table` fails if the effects of a function lack an argument that a rule needs.
 #[test]
 fn functions_of_a_rule_have_the_arguments_that_it_needs() {
     for (byte, knows) in [(0, false), (0, true), (1, false), (1, true)] {
@@ -128,7 +128,7 @@ fn functions_of_a_rule_have_the_arguments_that_it_needs() {
             let mut judge = Judge { call: &call, world: &world, report: &mut report };
             match rule {
                 Some(rule) => judge.decide(rule),
-                None => judge.succeeded(),
+                None => judge.check_success(),
             }
         };
         for rule in RULES {

@@ -2,7 +2,7 @@
 
 use crate::reason::{Ago, Device, EndKind, HadContext, Process, Ptrace, Site};
 use crate::{Cache, Confidence};
-use cupeer_model::{Bare, Family, Pool, View};
+use cupeer_model::{BareEntry, ObjectFamily, Pool, View};
 use cupeer_spec::effect::Object;
 use cupeer_spec::record::live::library_text;
 use cupeer_spec::record::slot::finding::LIBRARY;
@@ -14,22 +14,22 @@ pub trait World {
     type Object: Copy;
 
     /// Returns the pid of the calling process in its own namespace, and that namespace.
-    fn process(&self) -> (u32, u64);
+    fn pid_and_namespace(&self) -> (u32, u64);
     /// Returns the id of the calling thread.
-    fn thread(&self) -> u32 {
+    fn thread_id(&self) -> u32 {
         0
     }
 
     /// Returns the process that had initialized the driver before this process was forked from it, and the
     /// confidence in this. The pid is `None` if it is unknown.
-    fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
+    fn initializer_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
         None
     }
-    /// Returns the device of the current context, and the context; 0 if none is current.
-    fn current(&self) -> Option<(i32, u64)>;
+    /// Returns the result of the query for the current context, and the context; 0 if none is current.
+    fn current_context(&self) -> Option<(i32, u64)>;
     /// Returns the ordinal of the current context's device; -1 if no context is current, or the device is
     /// unknown.
-    fn device(&self) -> i32;
+    fn current_device(&self) -> i32;
     /// Returns true if the current context was destroyed.
     fn is_current_destroyed(&self) -> Option<bool> {
         None
@@ -47,7 +47,7 @@ pub trait World {
     fn ordinal(&self, uuid: [u8; 16]) -> i32;
     /// Returns the ordinal of a peer context's device, for a call whose result shows that the pointer is a
     /// context; -1 if unknown.
-    fn device_of(&self, _context: u64) -> i32 {
+    fn device_of_peer(&self, _context: u64) -> i32 {
         -1
     }
     /// Returns true if a device can access the memory of another one.
@@ -56,9 +56,9 @@ pub trait World {
     }
     /// Calls `work` with the path of a device's node in /dev, and whether the process may use the node; with
     /// `None` if the system has no such node.
-    fn with_node(&self, _uuid: &[u8; 16], _work: &mut dyn FnMut(Option<Node>)) {}
+    fn with_device_node(&self, _uuid: &[u8; 16], _work: &mut dyn FnMut(Option<DeviceNode>)) {}
     /// Returns the driver's attributes of a pointer.
-    fn pointer(&self, _address: u64) -> Option<Pointer> {
+    fn pointer_attributes(&self, _address: u64) -> Option<PointerAttributes> {
         None
     }
     /// Returns the driver's message about the failure; empty if there is none.
@@ -68,48 +68,44 @@ pub trait World {
     /// Calls `work` with the value of an environment variable.
     fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>));
 
-    /// Returns true if every export of the job would be known.
-    fn knows_all(&self) -> bool;
+    /// Returns true if cupeer knows every export of the job, so that a handle without a known export is a
+    /// foreign one.
+    fn has_all_exports(&self) -> bool;
     /// Returns the export of a handle.
-    fn export(&self, _object: Object, _fingerprint: u64) -> Option<Export<Self::Object>> {
+    fn find_export(&self, _object: Object, _fingerprint: u64) -> Option<Export<Self::Object>> {
         None
     }
     /// Returns the export whose handle the opened bytes are a damaged copy of, and true if the bytes that the
     /// driver checks are equal.
-    fn original(
-        &self,
-        _object: Object,
-        _fingerprint: u64,
-        _checked: u64,
-    ) -> Option<(Export<Self::Object>, bool)> {
+    fn find_original(&self, _object: Object, _fingerprint: u64, _checked: u64) -> Option<(Export<Self::Object>, bool)> {
         None
     }
     /// Returns whether the exporter of a handle is running.
-    fn life(&self, _export: &Export<Self::Object>) -> Life {
-        Life::Unknown
+    fn exporter_life(&self, _export: &Export<Self::Object>) -> ProcessLife {
+        ProcessLife::Unknown
     }
     /// Returns the confidence that the exporter crashed or was killed; `None` if it was not.
-    fn has_died(&self, _export: &Export<Self::Object>) -> Option<Confidence> {
+    fn death_confidence(&self, _export: &Export<Self::Object>) -> Option<Confidence> {
         None
     }
     /// Returns the confidence of a conclusion about an exporter, which is that of its state.
-    fn trust(&self, export: &Export<Self::Object>) -> Confidence {
-        match self.life(export) {
-            Life::Runs => Confidence::Certain,
-            Life::Gone => Confidence::Stale,
-            Life::Silent | Life::Unknown => Confidence::Inferred,
+    fn exporter_confidence(&self, export: &Export<Self::Object>) -> Confidence {
+        match self.exporter_life(export) {
+            ProcessLife::Runs => Confidence::Certain,
+            ProcessLife::Gone => Confidence::Stale,
+            ProcessLife::Vanished | ProcessLife::Unknown => Confidence::Inferred,
         }
     }
     /// Returns the bytes of the handle that the call opens.
-    fn bytes(&self) -> Option<[u8; 64]> {
+    fn handle_bytes(&self) -> Option<[u8; 64]> {
         None
     }
-    /// Returns the pid in the opened handle, which is its exporter's for a memory handle.
-    fn named_pid(&self) -> Option<u32> {
-        word(&self.bytes()?, EXPORTER)
+    /// Returns the pid in the bytes of the opened handle. In a memory handle, it is the exporter's.
+    fn pid_in_handle(&self) -> Option<u32> {
+        read_word(&self.handle_bytes()?, EXPORTER)
     }
     /// Returns a process of the job that has this pid and exported an object.
-    fn exporter(&self, _object: Object, _pid: u32) -> Option<Process> {
+    fn exporter_with_pid(&self, _object: Object, _pid: u32) -> Option<Process> {
         None
     }
     /// Returns true if cupeer records a process of this pid in another recording.
@@ -117,7 +113,7 @@ pub trait World {
         false
     }
     /// Returns true if a process of this pid is running on this host.
-    fn runs(&self, _pid: u32) -> Option<bool> {
+    fn is_running(&self, _pid: u32) -> Option<bool> {
         None
     }
     /// Returns true if the driver knows an event that a call refused.
@@ -133,34 +129,35 @@ pub trait World {
         0
     }
     /// Returns the open handle of this process at an address, or the one whose memory contains it.
-    fn opening(&self, _object: Object, _address: u64) -> Option<Opening<Self::Object>> {
+    fn opening_at(&self, _object: Object, _address: u64) -> Option<Opening<Self::Object>> {
         None
     }
     /// Calls `work` with every open handle of this process for this kind of object.
     fn each_opening(&self, _object: Object, _work: &mut dyn FnMut(&Opening<Self::Object>)) {}
     /// Returns another process of the job that has an object open at this address of its own.
-    fn open_elsewhere(&self, _object: Object, _address: u64) -> Option<(Process, Self::Object)> {
+    fn opener_elsewhere(&self, _object: Object, _address: u64) -> Option<(Process, Self::Object)> {
         None
     }
     /// Returns the handle that this process closed at an address.
-    fn closed(&self, _address: u64) -> Option<Closed> {
+    fn closed_at(&self, _address: u64) -> Option<ClosedHandle> {
         None
     }
-    /// Returns the time since access from one context to another was enabled, if known.
-    fn enabled(&self, _from: u64, _to: u64) -> Option<(Option<Ago>, Self::Object)> {
+    /// Returns the time since access from one context to another was enabled, and the world's reference to
+    /// the enabled access. `None` if no such access is known; the time is `None` if it is unknown.
+    fn enabled_access(&self, _from: u64, _to: u64) -> Option<(Option<Ago>, Self::Object)> {
         None
     }
     /// Returns the processes of the job that enabled access from a device.
-    fn peers(&self, _device: &Device) -> Peers<Self::Object> {
-        Peers { known: 0, processes: 0, is_certain: true, first: None }
+    fn peers(&self, _device: &Device) -> EnabledPeers<Self::Object> {
+        EnabledPeers { known: 0, processes: 0, is_certain: true, first: None }
     }
 
     /// Queries the model of the process, if there is one.
-    fn model<T>(&self, _ask: impl FnOnce(&dyn View) -> Option<T>) -> Option<T> {
+    fn query_model<T>(&self, _ask: impl FnOnce(&dyn View) -> Option<T>) -> Option<T> {
         None
     }
     /// Returns true if all calls of the process about a family of objects are known.
-    fn knows(&self, _family: Family) -> bool {
+    fn has_all_calls(&self, _family: ObjectFamily) -> bool {
         false
     }
     /// Returns true if a device supports multicast.
@@ -168,8 +165,8 @@ pub trait World {
         None
     }
     /// Returns a pool, by its handle.
-    fn pool(&self, handle: u64) -> Option<Bare<Pool>> {
-        self.model(|model| model.pool(handle))
+    fn pool(&self, handle: u64) -> Option<BareEntry<Pool>> {
+        self.query_model(|model| model.pool(handle))
     }
     /// Returns true if the process may read an IMEX channel.
     fn has_fabric_channel(&self) -> Option<bool> {
@@ -185,7 +182,7 @@ pub trait World {
     }
     /// Returns the largest number of open files, if the process has reached it; `Some(None)` if the process
     /// can open more files.
-    fn reached_limit(&self) -> Option<Option<u64>> {
+    fn reached_file_limit(&self) -> Option<Option<u64>> {
         None
     }
     /// Returns the permissions that decide whether a process may take a descriptor from another one.
@@ -194,49 +191,49 @@ pub trait World {
     }
 
     /// Returns the allocation that the call is about: its start address, and its size in bytes.
-    fn memory(&self) -> Option<(u64, u64)> {
+    fn allocation_of_call(&self) -> Option<(u64, u64)> {
         None
     }
     /// Returns true if the call opened a handle that was already open. If different libraries opened the
     /// handle, calls `work` with the two.
-    fn open_already(&self, _work: &mut dyn FnMut(Openers<Self::Object>)) -> bool {
+    fn is_open_already(&self, _work: &mut dyn FnMut(OpenerLibraries<Self::Object>)) -> bool {
         false
     }
-    /// Returns true if the call closed a handle that was open, as far as is known.
-    fn closed_something(&self) -> bool {
+    /// Returns true if the call closed a handle that was open; also if that is unknown.
+    fn has_closed_handle(&self) -> bool {
         true
     }
-    /// Returns the export of the handle that the call closed at an address, if this was its last open there.
-    fn closed_for_good(&self, _object: Object, _address: u64) -> Option<Export<Self::Object>> {
+    /// Returns the export from which the handle came that the call closed at an address, if that was its last open there.
+    fn export_of_closed_handle(&self, _object: Object, _address: u64) -> Option<Export<Self::Object>> {
         None
     }
     /// Returns the freed export that had the same address as the call's export, if others still have it open.
     /// `None` if the call repeats an export.
-    fn freed_before(&self) -> Option<FreedBefore<Self::Object>> {
+    fn find_freed_before(&self) -> Option<FreedExport<Self::Object>> {
         None
     }
     /// Returns memory in this range that ended before the call.
-    fn gone(&self, _start: u64, _bytes: u64) -> Option<Gone<Self::Object>> {
+    fn ended_memory(&self, _start: u64, _bytes: u64) -> Option<EndedMemory<Self::Object>> {
         None
     }
     /// Returns the memory around an address, as the driver reports it: its start, and its size in bytes. For
     /// a mapping, these are the reservation's. `Some(None)` if the driver knows none there.
-    fn there(&self, _address: u64) -> Option<Option<(u64, u64)>> {
+    fn memory_range_at(&self, _address: u64) -> Option<Option<(u64, u64)>> {
         None
     }
     /// Returns the access of a device to the mapping at an address, as the driver reports it:
     /// CUmemAccess_flags.
-    fn access(&self, _address: u64, _device: i32) -> Option<u64> {
+    fn access_of_device(&self, _address: u64, _device: i32) -> Option<u64> {
         None
     }
     /// Returns the ordinal of the device of a context that is known without asking the driver: of a primary
     /// context, or of a context that the process was seen to create.
-    fn known_device(&self, _context: u64) -> Option<i32> {
+    fn device_of_known_context(&self, _context: u64) -> Option<i32> {
         None
     }
     /// Calls `work` with each range that the copies of a batch use: the index of the argument that names the
     /// range, its start address, and its size in bytes.
-    fn each_range(&self, _work: &mut dyn FnMut(usize, u64, u64)) {}
+    fn each_batch_range(&self, _work: &mut dyn FnMut(usize, u64, u64)) {}
     /// Calls `work` with each word in the parameters of the kernel that the call launches: the kernel's name,
     /// the index of the parameter, and the word.
     fn each_parameter(&self, _work: &mut dyn FnMut(&str, usize, u64)) {}
@@ -245,14 +242,14 @@ pub trait World {
     fn each_node(&self, _work: &mut dyn FnMut(&super::NodeUse)) {}
     /// Returns the object that the call ended while others had it open. For a context, also returns the
     /// number of such handles that ended with it.
-    fn ending(&self) -> Option<super::Ending<Self::Object>> {
+    fn ended_while_open(&self) -> Option<super::EndedObject<Self::Object>> {
         None
     }
 }
 
 /// Node in /dev of a device.
 #[derive(Clone, Copy)]
-pub struct Node<'a> {
+pub struct DeviceNode<'a> {
     /// Path of the node.
     pub path: &'a str,
     /// True if the process may read and write the node.
@@ -267,7 +264,7 @@ pub struct Export<O> {
     /// Process that exported the handle.
     pub owner: Process,
     /// Number by which the world identifies the exporter.
-    pub who: u64,
+    pub exporter_id: u64,
     /// Pid namespace of the exporter.
     pub pid_ns: u64,
     /// True if the calling process is the exporter.
@@ -277,18 +274,18 @@ pub struct Export<O> {
     /// Device of the object, with its ordinal in the exporter.
     pub device: Device,
     /// Offset of the exported pointer in the allocation, in bytes.
-    pub inside: u64,
+    pub pointer_offset: u64,
     /// Time from the export to the call.
     pub ago: Option<Ago>,
     /// End of the exported object; `None` if it exists.
-    pub ended: Option<Ended>,
+    pub ended: Option<ObjectEnd>,
     /// The world's reference to the export.
     pub object: O,
 }
 
 /// Exported object that was freed while others had it open.
 #[derive(Clone, Copy)]
-pub struct FreedBefore<O> {
+pub struct FreedExport<O> {
     /// Export of the object.
     pub export: Export<O>,
     /// Processes that have the object open.
@@ -297,7 +294,7 @@ pub struct FreedBefore<O> {
 
 /// End of an exported object.
 #[derive(Clone, Copy)]
-pub struct Ended {
+pub struct ObjectEnd {
     /// True if the object ended before the call was made.
     pub is_before: bool,
     /// Time from the end to the call.
@@ -323,7 +320,7 @@ pub struct Opening<O> {
 
 /// Two libraries that have opened the same handle, by the names of their files.
 #[derive(Clone, Copy)]
-pub struct Openers<'a, O> {
+pub struct OpenerLibraries<'a, O> {
     /// First library that opened it.
     pub first: &'a str,
     /// Library that opened the handle again by this call.
@@ -336,7 +333,7 @@ pub struct Openers<'a, O> {
 
 /// Handle that the calling process has closed.
 #[derive(Clone, Copy)]
-pub struct Closed {
+pub struct ClosedHandle {
     /// Fingerprint of the handle.
     pub fingerprint: u64,
     /// Time from the close to the call.
@@ -367,20 +364,20 @@ impl ClosedBy {
 
 /// State of a process: running or ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Life {
+pub enum ProcessLife {
     /// The process is running.
     Runs,
     /// The process exited, or executed another program.
     Gone,
     /// The process disappeared without recording its end.
-    Silent,
+    Vanished,
     /// It is unknown whether the process is running.
     Unknown,
 }
 
 /// Attributes of a pointer, as the driver reports them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Pointer {
+pub struct PointerAttributes {
     /// True if the driver knows the memory.
     pub is_known: bool,
     /// True if it is device memory.
@@ -399,10 +396,10 @@ pub struct Pointer {
 
 /// Processes that enabled access from a device.
 #[derive(Clone, Copy)]
-pub struct Peers<O> {
+pub struct EnabledPeers<O> {
     /// Number of known enabled accesses.
     pub known: u64,
-    /// Number of processes that enabled them.
+    /// Number of processes that enabled these accesses.
     pub processes: u64,
     /// True if all of these processes are known to be running.
     pub is_certain: bool,
@@ -411,7 +408,7 @@ pub struct Peers<O> {
 }
 
 /// Returns the 4-byte number at an offset of a handle's bytes.
-pub(super) fn word(bytes: &[u8; 64], at: usize) -> Option<u32> {
+pub(super) fn read_word(bytes: &[u8; 64], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
@@ -426,16 +423,16 @@ pub struct Importers<O> {
     pub first: (Process, O),
     /// Number of times that this process opened the object, and number of times that it closed it; zeros if
     /// unknown.
-    pub uses: (u64, u64),
+    pub opens_and_closes: (u64, u64),
     /// Cache that has the object open; `None` if other code has it open, too.
     pub cache: Option<Cache>,
 }
 
 /// Memory of the process that has ended.
 #[derive(Clone, Copy)]
-pub struct Gone<O> {
+pub struct EndedMemory<O> {
     /// Kind of event that ended the memory.
-    pub went: EndKind,
+    pub end_kind: EndKind,
     /// Process that ended the memory. If its owner freed it, this is the exporter.
     pub owner: Process,
     /// First address that the call uses in the memory.
@@ -456,7 +453,7 @@ pub struct Gone<O> {
 
 /// Object that a call ended while others had it open.
 #[derive(Clone, Copy)]
-pub struct Ending<O> {
+pub struct EndedObject<O> {
     /// Kind of the object.
     pub kind: Object,
     /// The export, or one of the exports that ended with a context.

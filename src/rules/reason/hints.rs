@@ -20,9 +20,9 @@ impl Reason<'_> {
             Reason::IpcUnknownHandle { flaw: HandleFlaw::Zero, .. } => {
                 "Check the exporter: its export failed or was skipped, and nobody checked the result; or the bytes never arrived."
             }
-            Reason::IpcUnknownHandle { flaw: HandleFlaw::Cut(_) | HandleFlaw::Shifted { .. }, .. }
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::Truncated(_) | HandleFlaw::Shifted { .. }, .. }
             | Reason::IpcDamagedHandle { cut: Some(_), .. } => Rule::IpcDamagedHandle.spec().hint(),
-            Reason::IpcUnknownHandle { flaw: HandleFlaw::Elsewhere(_), .. } => {
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::RecordedElsewhere(_), .. } => {
                 "Start all processes that share memory with the same --out directory."
             }
             Reason::IpcDevicesApart { is_asked: false, to: Device { ordinal: ..0, .. }, .. } => {
@@ -45,9 +45,7 @@ impl Reason<'_> {
     /// the rule's own.
     fn hint_about_memory(&self) -> Option<&'static str> {
         Some(match self {
-            Reason::IpcMemoryKind { because: Some(because), .. }
-                if because.contains("expandable_segments") =>
-            {
+            Reason::IpcMemoryKind { because: Some(because), .. } if because.contains("expandable_segments") => {
                 "Remove expandable_segments:True from that variable (or from torch.cuda.memory._set_allocator_settings), or turn off the feature that shares by legacy handles (vLLM: --disable-custom-all-reduce)."
             }
             Reason::IpcMemoryKind { because: Some(because), .. } if because.contains("cudaMallocAsync") => {
@@ -111,9 +109,7 @@ impl Reason<'_> {
             Reason::ForkedAndFailed { .. } => {
                 "If it needed CUDA, start it before the first CUDA call, or with spawn (multiprocessing.set_start_method(\"spawn\")) or exec. Otherwise, read what it printed last."
             }
-            Reason::PeerSameDevice { context: None, .. } => {
-                "Skip the pair of a device with itself; it needs no link."
-            }
+            Reason::PeerSameDevice { context: None, .. } => "Skip the pair of a device with itself; it needs no link.",
             Reason::PeerNotEnabled { reverse: true, .. } => {
                 "Access is one-way, and only the context that enabled it can disable it. Make that context current, and pass the context of the other device."
             }

@@ -2,7 +2,7 @@
 
 use super::values::{Ago, Bytes, Count, Handle, Process, Site};
 use core::fmt::{self, Display, Formatter};
-use cupeer_spec::uuid::Gpu;
+use cupeer_spec::uuid::GpuName;
 
 /// Text with a value in it; empty if the value is `None`.
 pub struct Clause<T>(pub &'static str, pub Option<T>, pub &'static str);
@@ -32,8 +32,8 @@ pub fn some(bytes: u64) -> Option<Bytes> {
 }
 
 /// Returns the text for a device with this UUID.
-pub fn gpu(uuid: [u8; 16]) -> Gpu {
-    Gpu { number: None, uuid }
+pub fn gpu(uuid: [u8; 16]) -> GpuName {
+    GpuName { number: None, uuid }
 }
 
 /// Devices that a process sees: `only device 0`, `devices 0 to 3`.

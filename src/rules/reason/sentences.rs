@@ -3,14 +3,14 @@
 use super::parts::{Cut, Only};
 use super::states::{HadContext, Ptrace};
 use super::values::{
-    Ago, Bytes, Count, Device, Growth, Handle, HandleFlaw, HandleTypes, MemoryKind, Part, Piled,
-    PointerFault, PoolFault, Process, Size, Times,
+    Ago, Bytes, Count, Device, Growth, Handle, HandleFlaw, HandleTypes, MemoryKind, Part, Piled, PointerFault,
+    PoolFault, Process, Size, Times,
 };
 use core::fmt::{self, Display, Formatter};
 use cupeer_spec::effect::Object;
-use cupeer_spec::uuid::Gpu;
+use cupeer_spec::uuid::GpuName;
 
-/// [`Reason::ForkedAndKept`](crate::reason::Reason::ForkedAndKept).
+/// Writes the sentence of [`Reason::ForkedAndKept`](crate::reason::Reason::ForkedAndKept).
 pub fn forked_and_kept(
     pid: u32,
     parent: u32,
@@ -32,7 +32,7 @@ pub fn forked_and_kept(
     Ok(())
 }
 
-/// [`Reason::NoCurrentContext`](crate::reason::Reason::NoCurrentContext).
+/// Writes the sentence of [`Reason::NoCurrentContext`](crate::reason::Reason::NoCurrentContext).
 pub fn no_current_context(tid: u32, had: HadContext, f: &mut Formatter) -> fmt::Result {
     write!(f, "thread {tid} has no current CUDA context")?;
     match had {
@@ -51,7 +51,7 @@ pub fn no_current_context(tid: u32, had: HadContext, f: &mut Formatter) -> fmt::
     }
 }
 
-/// [`Reason::IpcMemoryKind`](crate::reason::Reason::IpcMemoryKind).
+/// Writes the sentence of [`Reason::IpcMemoryKind`](crate::reason::Reason::IpcMemoryKind).
 pub fn memory_kind(
     address: u64,
     kind: MemoryKind,
@@ -72,11 +72,11 @@ pub fn memory_kind(
     because.map_or(Ok(()), |because| write!(f, "; the cause is {because}"))
 }
 
-/// [`Reason::IpcDeviceUnseen`](crate::reason::Reason::IpcDeviceUnseen).
+/// Writes the sentence of [`Reason::IpcDeviceUnseen`](crate::reason::Reason::IpcDeviceUnseen).
 pub fn device_unseen(to: Device, sees: (i32, [[u8; 16]; 2]), f: &mut Formatter) -> fmt::Result {
     let (count, [first, second]) = sees;
     write!(f, "this process may not use {to}, where the memory is; it sees ")?;
-    let uuid = |f: &mut Formatter, uuid: [u8; 16]| Gpu { number: None, uuid }.fmt(f);
+    let uuid = |f: &mut Formatter, uuid: [u8; 16]| GpuName { number: None, uuid }.fmt(f);
     match count {
         1 => {
             f.write_str("only ")?;
@@ -91,32 +91,31 @@ pub fn device_unseen(to: Device, sees: (i32, [[u8; 16]; 2]), f: &mut Formatter) 
     }
 }
 
-/// [`Reason::IpcUnknownHandle`](crate::reason::Reason::IpcUnknownHandle).
+/// Writes the sentence of [`Reason::IpcUnknownHandle`](crate::reason::Reason::IpcUnknownHandle).
 pub fn unknown_handle(handle: Handle, flaw: HandleFlaw, is_event: bool, f: &mut Formatter) -> fmt::Result {
     match flaw {
         HandleFlaw::Zero => f.write_str("all 64 bytes of the handle are 0; no process filled it in"),
-        HandleFlaw::Cut(length) => Cut(length).fmt(f),
-        HandleFlaw::Shifted { owner, by } => write!(
-            f,
-            "the bytes of {handle} are those of a handle of {owner}, shifted by {}",
-            Count(by.into(), "byte")
-        ),
-        HandleFlaw::Elsewhere(pid) => write!(
-            f,
-            "{handle} comes from process {pid}, which cupeer records elsewhere; start both with -o DIR"
-        ),
+        HandleFlaw::Truncated(length) => Cut(length).fmt(f),
+        HandleFlaw::Shifted { owner, by } => {
+            write!(f, "the bytes of {handle} are those of a handle of {owner}, shifted by {}", Count(by.into(), "byte"))
+        }
+        HandleFlaw::RecordedElsewhere(pid) => {
+            write!(f, "{handle} comes from process {pid}, which cupeer records elsewhere; start both with -o DIR")
+        }
         flaw => {
             write!(f, "no process under cupeer exported {handle}")?;
             match flaw {
-                HandleFlaw::Names { pid, runs: Some(true) } => write!(
+                HandleFlaw::ContainsPid { pid, is_running: Some(true) } => write!(
                     f,
                     "; its bytes name process {pid}, which runs, but not under cupeer, or has not exported this"
                 ),
-                HandleFlaw::Names { pid, runs: Some(false) } => {
+                HandleFlaw::ContainsPid { pid, is_running: Some(false) } => {
                     write!(f, "; its bytes name process {pid}, but no such process runs here")
                 }
-                HandleFlaw::Names { pid, runs: None } => write!(f, "; its bytes name process {pid}"),
-                HandleFlaw::NamesNobody => f.write_str("; its bytes do not contain the pid of a process"),
+                HandleFlaw::ContainsPid { pid, is_running: None } => {
+                    write!(f, "; its bytes name process {pid}")
+                }
+                HandleFlaw::ContainsNoPid => f.write_str("; its bytes do not contain the pid of a process"),
                 _ if is_event => f.write_str("; its exporter may not run under cupeer"),
                 _ => Ok(()),
             }
@@ -124,14 +123,8 @@ pub fn unknown_handle(handle: Handle, flaw: HandleFlaw, is_event: bool, f: &mut 
     }
 }
 
-/// [`Reason::ExportedAgain`](crate::reason::Reason::ExportedAgain).
-pub fn exported_again(
-    what: Object,
-    objects: u64,
-    exports: u64,
-    opened: u64,
-    f: &mut Formatter,
-) -> fmt::Result {
+/// Writes the sentence of [`Reason::ExportedAgain`](crate::reason::Reason::ExportedAgain).
+pub fn exported_again(what: Object, objects: u64, exports: u64, opened: u64, f: &mut Formatter) -> fmt::Result {
     let (noun, how) = match what {
         Object::Event => ("event", "opened"),
         Object::Memory => ("allocation", "opened"),
@@ -144,7 +137,7 @@ pub fn exported_again(
     write!(f, "{how} {}", Times(opened))
 }
 
-/// [`Reason::MemoryExhausted`](crate::reason::Reason::MemoryExhausted).
+/// Writes the sentence of [`Reason::MemoryExhausted`](crate::reason::Reason::MemoryExhausted).
 pub fn memory_exhausted(
     holder: &str,
     wanted: Option<u64>,
@@ -161,22 +154,22 @@ pub fn memory_exhausted(
     }
     let Some(wanted) = wanted else { return Ok(()) };
     write!(f, ", and the call asked for {}", Size(wanted))?;
-    left.map_or(Ok(()), |(free, _)| write_missing(wanted, free, f))
+    left.map_or(Ok(()), |(free, _)| write_difference_if_hidden(wanted, free, f))
 }
 
-/// [`Reason::MemoryTooLarge`](crate::reason::Reason::MemoryTooLarge).
+/// Writes the sentence of [`Reason::MemoryTooLarge`](crate::reason::Reason::MemoryTooLarge).
 pub fn memory_too_large(wanted: u64, total: u64, device: Device, f: &mut Formatter) -> fmt::Result {
     write!(f, "the call asked for {}, and {device} has {} in all", Size(wanted), Size(total))?;
-    write_missing(wanted, total, f)
+    write_difference_if_hidden(wanted, total, f)
 }
 
 /// Adds how many bytes were missing, if the rounded sizes look equal.
-fn write_missing(wanted: u64, had: u64, f: &mut Formatter) -> fmt::Result {
+fn write_difference_if_hidden(wanted: u64, had: u64, f: &mut Formatter) -> fmt::Result {
     let is_hidden = wanted > had && wanted - had < had / 16;
     if is_hidden { write!(f, "; {} were missing", Size(wanted - had)) } else { Ok(()) }
 }
 
-/// [`Reason::PoolHandleType`](crate::reason::Reason::PoolHandleType).
+/// Writes the sentence of [`Reason::PoolHandleType`](crate::reason::Reason::PoolHandleType).
 pub fn pool_handle_type(wanted: u64, fault: PoolFault, f: &mut Formatter) -> fmt::Result {
     write!(f, "handleType is {}, but the pool ", HandleTypes(wanted))?;
     match fault {
@@ -187,7 +180,7 @@ pub fn pool_handle_type(wanted: u64, fault: PoolFault, f: &mut Formatter) -> fmt
     }
 }
 
-/// [`Reason::PoolPointer`](crate::reason::Reason::PoolPointer).
+/// Writes the sentence of [`Reason::PoolPointer`](crate::reason::Reason::PoolPointer).
 pub fn pool_pointer(address: u64, fault: PointerFault, f: &mut Formatter) -> fmt::Result {
     match fault {
         PointerFault::NoPool => write!(f, "{address:#x} is not memory of a pool"),
@@ -199,7 +192,7 @@ pub fn pool_pointer(address: u64, fault: PointerFault, f: &mut Formatter) -> fmt
     }
 }
 
-/// [`Reason::RanksWaitForDescriptor`](crate::reason::Reason::RanksWaitForDescriptor).
+/// Writes the sentence of [`Reason::RanksWaitForDescriptor`](crate::reason::Reason::RanksWaitForDescriptor).
 pub fn wait_for_descriptor(
     waiting: u64,
     missing: u64,
@@ -219,7 +212,7 @@ pub fn wait_for_descriptor(
     )
 }
 
-/// [`Reason::ExchangeDiffers`](crate::reason::Reason::ExchangeDiffers).
+/// Writes the sentence of [`Reason::ExchangeDiffers`](crate::reason::Reason::ExchangeDiffers).
 #[expect(clippy::too_many_arguments, reason = "they are the fields of the reason")]
 pub fn exchange_differs(
     process: Process,
@@ -231,10 +224,7 @@ pub fn exchange_differs(
     exported: Option<(u64, u64)>,
     f: &mut Formatter,
 ) -> fmt::Result {
-    write!(
-        f,
-        "{process} opened {opened} of the {of} handles that the others exported and opened; it lacks "
-    )?;
+    write!(f, "{process} opened {opened} of the {of} handles that the others exported and opened; it lacks ")?;
     match lacks {
         1 => write!(f, "{newest} of {exporter}")?,
         _ => write!(f, "{lacks}, the first of which is {newest} of {exporter}")?,
@@ -247,7 +237,7 @@ pub fn exchange_differs(
     })
 }
 
-/// [`Reason::RanksHoldDevice`](crate::reason::Reason::RanksHoldDevice).
+/// Writes the sentence of [`Reason::RanksHoldDevice`](crate::reason::Reason::RanksHoldDevice).
 pub fn hold_device(
     count: u64,
     ranks: &str,
@@ -275,7 +265,7 @@ pub fn hold_device(
     }
 }
 
-/// [`Reason::UseUnwritten`](crate::reason::Reason::UseUnwritten).
+/// Writes the sentence of [`Reason::UseUnwritten`](crate::reason::Reason::UseUnwritten).
 #[expect(clippy::too_many_arguments, reason = "they are the fields of the reason")]
 pub fn unwritten(
     reader: Process,
@@ -300,18 +290,11 @@ pub fn unwritten(
     )
 }
 
-/// [`Reason::PilesUp`](crate::reason::Reason::PilesUp).
-pub fn piles_up(
-    what: Piled,
-    left: u64,
-    made: u64,
-    bytes: u64,
-    growth: Growth,
-    f: &mut Formatter,
-) -> fmt::Result {
+/// Writes the sentence of [`Reason::PilesUp`](crate::reason::Reason::PilesUp).
+pub fn piles_up(what: Piled, left: u64, made: u64, bytes: u64, growth: Growth, f: &mut Formatter) -> fmt::Result {
     let (name, done, not_done) = what.words();
     write!(f, "{left} of {} {done} at this place", Count(made, name))?;
-    if what == Piled::Allocations && growth == Growth::Idle {
+    if what == Piled::Allocations && growth == Growth::Unused {
         write!(f, " have no mapping any more, and a handle that was never released")?;
     } else {
         write!(f, " {not_done}{growth}")?;
@@ -326,7 +309,7 @@ pub fn piles_up(
     }
 }
 
-/// [`Reason::VmmDescriptor`](crate::reason::Reason::VmmDescriptor).
+/// Writes the sentence of [`Reason::VmmDescriptor`](crate::reason::Reason::VmmDescriptor).
 pub fn descriptor(
     name: &str,
     fd: i32,
@@ -336,10 +319,7 @@ pub fn descriptor(
     f: &mut Formatter,
 ) -> fmt::Result {
     if fd < 0 {
-        write!(
-            f,
-            "{name} is {fd}, which is not a file descriptor; the call that should have returned one failed"
-        )?;
+        write!(f, "{name} is {fd}, which is not a file descriptor; the call that should have returned one failed")?;
         match ptrace {
             Some(Ptrace { scope: 1.., is_capable: false, .. }) => write!(
                 f,
@@ -352,13 +332,10 @@ pub fn descriptor(
         match is_open {
             Some(false) => write!(f, "{name} is {fd}, and this process has no file descriptor {fd}")?,
             Some(true) => write!(f, "file descriptor {fd} of this process is not exported memory")?,
-            None => write!(
-                f,
-                "{name} is {fd}, which is not a file descriptor of exported memory in this process"
-            )?,
+            None => write!(f, "{name} is {fd}, which is not a file descriptor of exported memory in this process")?,
         }
         owner.map_or(Ok(()), |owner| {
-                    write!(f, "; {owner} exported memory as its own file descriptor {fd}, and each process has its own numbers")
-                })
+            write!(f, "; {owner} exported memory as its own file descriptor {fd}, and each process has its own numbers")
+        })
     }
 }

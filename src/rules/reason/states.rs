@@ -59,7 +59,7 @@ impl EndKind {
     }
 
     /// Returns the role, in a finding, of the call that ended the memory.
-    pub(crate) fn role(self) -> u32 {
+    pub(crate) fn ending_role(self) -> u32 {
         match self {
             EndKind::Closed => role::CLOSING,
             EndKind::Unmapped => role::UNMAPPING,

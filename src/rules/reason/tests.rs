@@ -93,26 +93,17 @@ fn sentences_have_their_values() {
     ] {
         assert_eq!(reason.to_string(), wanted);
     }
-    assert_eq!(
-        [999_000, 3_240_000, 3_240_000_000].map(|ns| Ago(ns).to_string()),
-        ["999 us", "3.2 ms", "3.2 s"]
-    );
+    assert_eq!([999_000, 3_240_000, 3_240_000_000].map(|ns| Ago(ns).to_string()), ["999 us", "3.2 ms", "3.2 s"]);
     assert_eq!(Count(2, "process").to_string() + &Count(1, "handle").to_string(), "2 processes1 handle");
 }
 
 #[test]
 fn hints_know_the_values() {
-    let reason =
-        |because| Reason::IpcMemoryKind { address: 1, kind: MemoryKind::Pool, handle_types: 0, because };
-    assert!(
-        reason(Some("PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync"))
-            .hint()
-            .contains("backend:cudaMallocAsync")
-    );
+    let reason = |because| Reason::IpcMemoryKind { address: 1, kind: MemoryKind::Pool, handle_types: 0, because };
+    assert!(reason(Some("PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync")).hint().contains("backend:cudaMallocAsync"));
     assert!(reason(None).hint().contains("cuMemPoolExportPointer"));
     assert_eq!(Reason::PeerFlags { flags: 1 }.hint(), Rule::PeerFlags.spec().hint());
-    let close =
-        |inside, is_own| Reason::IpcCloseAddress { address: 16, inside, is_own, elsewhere: None }.hint();
+    let close = |inside, is_own| Reason::IpcCloseAddress { address: 16, inside, is_own, elsewhere: None }.hint();
     assert!(close(Some(8), false).contains("without an offset") && !close(None, true).contains("offset"));
     assert!(close(None, true).contains("cuMemFree") && !close(Some(8), false).contains("cuMemFree"));
     let had = |is_ended| HadContext::Here { context: 16, is_ended, has_closed: false };

@@ -2,7 +2,7 @@
 
 use crate::rule::Rule;
 use core::fmt::{self, Display, Formatter};
-use cupeer_spec::uuid::{Gpu, Short};
+use cupeer_spec::uuid::{GpuName, ShortUuid};
 use cupeer_spec::value::Shareable;
 
 /// A device as people know it: the number that the process has for it, and its UUID.
@@ -17,9 +17,9 @@ pub struct Device {
 impl Display for Device {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         match (self.ordinal >= 0, self.uuid != [0; 16]) {
-            (true, true) => write!(f, "device {} ({})", self.ordinal, Short(self.uuid)),
+            (true, true) => write!(f, "device {} ({})", self.ordinal, ShortUuid(self.uuid)),
             (true, false) => write!(f, "device {}", self.ordinal),
-            (false, true) => Gpu { number: None, uuid: self.uuid }.fmt(f),
+            (false, true) => GpuName { number: None, uuid: self.uuid }.fmt(f),
             (false, false) => f.write_str("an unknown device"),
         }
     }
@@ -33,11 +33,11 @@ impl Display for Size {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
         // Choose the unit after rounding, so that 1,023.96 MiB become 1 GiB.
-        let unit = (1..UNITS.len()).rev().find(|unit| tenths(self.0, *unit) >= 10);
-        match (unit, tenths(self.0, 0)) {
+        let unit = (1..UNITS.len()).rev().find(|unit| tenths_of_unit(self.0, *unit) >= 10);
+        match (unit, tenths_of_unit(self.0, 0)) {
             (None, ..10) => write!(f, "{} bytes", self.0),
             (unit, _) => {
-                let (unit, tenths) = (UNITS[unit.unwrap_or(0)], tenths(self.0, unit.unwrap_or(0)));
+                let (unit, tenths) = (UNITS[unit.unwrap_or(0)], tenths_of_unit(self.0, unit.unwrap_or(0)));
                 match (tenths / 10, tenths % 10) {
                     (whole @ ..100, part @ 1..) => write!(f, "{whole}.{part} {unit}"),
                     (..100, _) => write!(f, "{} {unit}", tenths / 10),
@@ -49,7 +49,7 @@ impl Display for Size {
 }
 
 /// Returns a number of bytes in tenths of a unit, rounded.
-fn tenths(bytes: u64, unit: usize) -> u64 {
+fn tenths_of_unit(bytes: u64, unit: usize) -> u64 {
     let tenth = 1024u128.pow(unit as u32 + 1);
     ((u128::from(bytes) * 10 + tenth / 2) / tenth) as u64
 }
@@ -92,13 +92,13 @@ impl Display for Site<'_> {
     }
 }
 
-/// A handle, by its fingerprint.
+/// A handle, by the fingerprint that stands for its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handle(pub u64);
 
 impl Display for Handle {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        write!(f, "{}:{:016x}", Shareable::prefix(self.0), self.0)
+        write!(f, "{}:{:016x}", Shareable::fingerprint_prefix(self.0), self.0)
     }
 }
 
@@ -108,7 +108,7 @@ pub enum HandleFlaw {
     /// All bytes are 0.
     Zero,
     /// All bytes are 0, except this number of leading bytes.
-    Cut(u8),
+    Truncated(u8),
     /// The bytes are a handle of this job's process, moved to another offset.
     Shifted {
         /// Process that exported the handle.
@@ -117,18 +117,18 @@ pub enum HandleFlaw {
         by: u8,
     },
     /// The bytes contain the pid of a process that another recording of cupeer includes.
-    Elsewhere(u32),
+    RecordedElsewhere(u32),
     /// The bytes contain the pid of a process.
-    Names {
+    ContainsPid {
         /// Pid in the bytes.
         pid: u32,
         /// True if a process with this pid is running; `None` if unknown.
-        runs: Option<bool>,
+        is_running: Option<bool>,
     },
     /// The bytes contain no pid.
-    NamesNobody,
+    ContainsNoPid,
     /// The bytes are unknown, or of a kind of handle that contains no pid.
-    Unseen,
+    Unknown,
 }
 
 /// Time that has passed since something happened, in nanoseconds.
@@ -145,11 +145,11 @@ impl Display for Ago {
     }
 }
 
-/// Pattern in which open handles accumulate.
+/// Pattern in which objects of a place accumulate, such as open handles, mappings, pools, or contexts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Growth<'a> {
-    /// A place closes most of the handles that it opens, and leaves the others open.
-    LeftBySome,
+    /// The place releases most of the objects that it creates, and leaves the others.
+    SomeLeft,
     /// Some handles were left open after `of` of `all` marks of a similar name.
     Marks {
         /// Number of marks after which a handle was left open.
@@ -157,28 +157,34 @@ pub enum Growth<'a> {
         /// Number of marks since the first open.
         all: u64,
         /// Name of one of the marks.
-        like: &'a str,
+        example: &'a str,
     },
-    /// All handles were opened within this time in nanoseconds.
+    /// Objects were left in nearly all of 8 equal parts of the time from the first one to the end of the
+    /// process.
     Time {
-        /// Time from the first to the last open, in nanoseconds.
+        /// That time, in nanoseconds.
         over: u64,
     },
     /// The open handles are unused, and the place opened more afterwards.
-    Idle,
-    /// Each exchange with another process leaves one more open, until the end.
-    Steady,
-    /// Other processes of the program close their handles.
-    Unlike,
+    Unused,
+    /// Each exchange with another process leaves one more object, and the exchanges go on until the process
+    /// ends.
+    PerExchange,
+    /// Other processes of the program release such objects.
+    UnlikeOtherProcesses,
 }
 
 impl Display for Growth<'_> {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         match *self {
-            Growth::LeftBySome | Growth::Idle => Ok(()),
-            Growth::Steady => write!(f, ", one more with each exchange"),
-            Growth::Unlike => write!(f, ", while other processes of this program closed theirs"),
-            Growth::Marks { of, all, like } => write!(f, ", some after {of} of {all} marks such as '{like}'"),
+            Growth::SomeLeft | Growth::Unused => Ok(()),
+            Growth::PerExchange => write!(f, ", one more with each exchange"),
+            Growth::UnlikeOtherProcesses => {
+                write!(f, ", while other processes of this program closed theirs")
+            }
+            Growth::Marks { of, all, example: like } => {
+                write!(f, ", some after {of} of {all} marks such as '{like}'")
+            }
             Growth::Time { over } => write!(f, ", throughout {}", Ago(over)),
         }
     }
@@ -189,11 +195,11 @@ impl Display for Growth<'_> {
 pub enum Piled {
     /// Allocations of cuMemCreate, by their handles.
     Allocations,
-    /// Mappings.
+    /// Mappings of cuMemMap.
     Mappings,
     /// Reserved addresses.
     Reservations,
-    /// Pools.
+    /// Memory pools.
     Pools,
     /// Contexts that the process created itself.
     Contexts,
@@ -216,9 +222,7 @@ impl Piled {
             Piled::Reservations => ("address range", "reserved", "have no mapping and were never freed"),
             Piled::Pools => ("pool", "made", "were never destroyed"),
             Piled::Contexts => ("context", "created", "were never destroyed"),
-            Piled::Exports => {
-                ("allocation", "exported", "were never freed, although each importer closed them")
-            }
+            Piled::Exports => ("allocation", "exported", "were never freed, although each importer closed them"),
             Piled::Events => ("interprocess event", "exported", "were never destroyed"),
             Piled::Descriptors => ("file descriptor", "exported", "seem never to be closed"),
             Piled::ImportedDescriptors => ("file descriptor", "imported", "seem never to be closed"),

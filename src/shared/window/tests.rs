@@ -70,7 +70,7 @@ impl Word for Traced<'_> {
         self.0.step();
         self.0.words[self.1].set(value);
     }
-    fn add(self, more: usize) -> usize {
+    fn fetch_add(self, more: usize) -> usize {
         self.0.step();
         let had = self.0.words[self.1].get();
         self.0.words[self.1].set(had + more);
@@ -129,13 +129,13 @@ impl Machine<'_> {
         let slots = self.blocks.borrow()[block].slots;
         self.blocks.borrow_mut()[block] = Block { base, slots, is_owned: true };
         self.current.set(block);
-        self.window().enter(place, base, 0, SLOTS);
+        self.window().move_thread_to(place, base, 0, SLOTS);
     }
 
     /// Makes space as `record::stream` does, without signals.
     fn make_room(&self) {
         let (window, old) = (self.window(), self.current.get());
-        if window.filler() == 0
+        if window.writer_height() == 0
             && let Some((kept, _)) = self.kept.get()
         {
             self.kept.set(Some((kept, true)));
@@ -144,7 +144,7 @@ impl Machine<'_> {
                 self.kept.set(None);
             }
         }
-        let (number, must_leave) = (window.number(), window.must_leave());
+        let (number, must_leave) = (window.next_number(), window.check_must_leave());
         if self.is_ring {
             let new = self.new_block(None);
             self.enter(new, number);
@@ -174,21 +174,21 @@ impl Machine<'_> {
         1000 - self.depth.get()
     }
 
-    fn take(&self) -> Taken {
+    fn take(&self) -> TakenSlots {
         let window = self.window();
-        let (before, end) = window.fill(self.height());
-        if let Some((place, number)) = window.take(1, end) {
-            return Taken { place, number, before };
+        let (before, end) = window.begin_writing(self.height());
+        if let Some((place, number)) = window.take_slots(1, end) {
+            return TakenSlots { place, number, before };
         }
-        window.filled(before);
+        window.end_writing(before);
         let outer = self.is_masked.replace(true);
         for _ in 0..3 {
-            let (before, end) = window.fill(self.height());
-            if let Some((place, number)) = window.take(1, end) {
+            let (before, end) = window.begin_writing(self.height());
+            if let Some((place, number)) = window.take_slots(1, end) {
                 self.is_masked.set(outer);
-                return Taken { place, number, before };
+                return TakenSlots { place, number, before };
             }
-            window.filled(before);
+            window.end_writing(before);
             self.make_room();
         }
         unreachable!("there is always room");
@@ -208,18 +208,17 @@ impl Machine<'_> {
         places.iter().position(is_there).map(|block| (block, (place - places[block]) / SLOT))
     }
 
-    fn put(&self, what: What, call: u32) -> Taken {
+    fn put(&self, what: What, call: u32) -> TakenSlots {
         let taken = self.take();
         self.write(taken.place, |slot| (slot.call, slot.what) = (call, what));
         self.write(taken.place, |slot| slot.seq = Some(taken.number));
-        self.window().filled(taken.before);
+        self.window().end_writing(taken.before);
         taken
     }
 
     /// Returns true if the slot, in a ring block that the thread left, still holds this number.
     fn is_in_ring(&self, place: usize, number: u64) -> bool {
-        let is_it =
-            |(block, index): (usize, usize)| self.blocks.borrow()[block].base + index as u64 == number;
+        let is_it = |(block, index): (usize, usize)| self.blocks.borrow()[block].base + index as u64 == number;
         self.is_ring && self.slot_at(place).is_some_and(is_it)
     }
 
@@ -230,12 +229,12 @@ impl Machine<'_> {
         let taken = self.put(What::Pending, call);
         // Forwarded.
         self.step();
-        let (before, _) = self.window().fill(self.height());
-        if self.window().has(taken.place, taken.number) || self.is_in_ring(taken.place, taken.number) {
+        let (before, _) = self.window().begin_writing(self.height());
+        if self.window().has_slot_number(taken.place, taken.number) || self.is_in_ring(taken.place, taken.number) {
             self.write(taken.place, |slot| slot.what = What::Returned);
-            self.window().filled(before);
+            self.window().end_writing(before);
         } else {
-            self.window().filled(before);
+            self.window().end_writing(before);
             self.put(What::LateEnd(taken.number), call);
         }
         self.returned.borrow_mut().insert(taken.number, call);
@@ -257,9 +256,8 @@ impl Machine<'_> {
 
     fn check(&self) {
         let found = self.read();
-        let late = |number: u64, call: u32| {
-            found.values().any(|slot| slot.what == What::LateEnd(number) && slot.call == call)
-        };
+        let late =
+            |number: u64, call: u32| found.values().any(|slot| slot.what == What::LateEnd(number) && slot.call == call);
         for (number, call) in &*self.returned.borrow() {
             match found.get(number) {
                 Some(slot) => {

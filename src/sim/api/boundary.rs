@@ -18,12 +18,12 @@ pub(crate) static CALLS: AtomicU64 = AtomicU64::new(0);
 /// CUDA_ERROR_UNKNOWN.
 pub(crate) fn answer(function: &str, body: impl FnOnce() -> Answer) -> CUresult {
     CALLS.fetch_add(1, Relaxed);
-    let result = caught(|| {
-        log::log_file();
+    let result = catch_panic(|| {
+        log::log_file_path();
         match body() {
             Ok(()) => Code::SUCCESS,
             Err(failure) => {
-                log::report(function, &failure);
+                log::log_failure(function, &failure);
                 failure.code
             }
         }
@@ -39,7 +39,7 @@ const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 /// Runs work, and returns `None` if it panicked. A cancellation of the thread waits until the end: it unwinds the stack, which
 /// `catch_unwind` must not stop, and would leave the driver locked.
-pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     let mut before = 0;
     // SAFETY: the call sets a property of this thread, and `before` is writable.
     unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut before) };
@@ -96,13 +96,13 @@ macro_rules! forward {
 }
 
 /// Writes a value that the driver returns to a pointer of the program.
-pub(crate) fn get<T: CForm<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
-    out.fill(process::enter()?, value)
+pub(crate) fn write_result<T: CForm<V>, V>(out: OutPointer<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
+    out.write_computed(process::enter()?, value)
 }
 
-/// Does the same as [`get`], with a message in the log for a null pointer.
-pub(crate) fn get_or_refuse<T: CForm<V>, V>(
-    out: Out<T>,
+/// Does the same as [`write_result`], with a message in the log for a null pointer.
+pub(crate) fn write_result_or_refuse<T: CForm<V>, V>(
+    out: OutPointer<T>,
     message: &'static str,
     value: impl FnOnce(&mut Driver) -> Answer<V>,
 ) -> Answer {
@@ -113,8 +113,8 @@ pub(crate) fn get_or_refuse<T: CForm<V>, V>(
 }
 
 /// Writes two values that the driver returns. A value whose pointer is null is not written.
-pub(crate) fn get_both<T: CForm<V>, U: CForm<W>, V, W>(
-    (first, second): (Out<T>, Out<U>),
+pub(crate) fn write_both_results<T: CForm<V>, U: CForm<W>, V, W>(
+    (first, second): (OutPointer<T>, OutPointer<U>),
     values: impl FnOnce(&mut Driver) -> Answer<(V, W)>,
 ) -> Answer {
     let values = values(&mut *process::enter()?)?;
@@ -123,19 +123,22 @@ pub(crate) fn get_both<T: CForm<V>, U: CForm<W>, V, W>(
     Ok(())
 }
 
-/// Looks up a stream and does work with it.
-pub(crate) fn in_stream(stream: u64, work: impl FnOnce(&mut Driver, &Stream) -> Answer) -> Answer {
+/// Looks up the stream with a handle, and calls `work` with the locked driver and the stream.
+pub(crate) fn with_stream(stream: u64, work: impl FnOnce(&mut Driver, &Stream) -> Answer) -> Answer {
     let mut driver = process::enter()?;
     let stream = driver.stream(stream)?;
     work(&mut driver, &stream)
 }
 
-/// Writes a value that the driver returns. Unlike [`get`], fails without a current context before it checks
+/// Writes a value that the driver returns. Unlike [`write_result`], fails without a current context before it checks
 /// the pointer.
-pub(crate) fn make<T: CForm<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
+pub(crate) fn write_result_in_context<T: CForm<V>, V>(
+    out: OutPointer<T>,
+    value: impl FnOnce(&mut Driver) -> Answer<V>,
+) -> Answer {
     let driver = process::enter()?;
-    driver.current()?;
-    out.fill(driver, value)
+    driver.current_context_handle()?;
+    out.write_computed(driver, value)
 }
 
 /// An argument of a C function.
@@ -150,46 +153,46 @@ pub(crate) trait Argument: Sized {
     unsafe fn receive(self) -> Self::Received;
 }
 
-/// A pointer through which the function writes. Only an argument becomes one.
+/// A pointer through which the function writes. Values of this type are made only from arguments.
 #[derive(Clone, Copy)]
-pub(crate) struct Out<T>(*mut T);
+pub(crate) struct OutPointer<T>(*mut T);
 
-/// A pointer through which the function reads. Only an argument becomes one.
+/// A pointer through which the function reads. Values of this type are made only from arguments.
 #[derive(Clone, Copy)]
-pub(crate) struct In<T>(*const T);
+pub(crate) struct InPointer<T>(*const T);
 
 impl<T> Argument for *mut T {
-    type Received = Out<T>;
-    unsafe fn receive(self) -> Out<T> {
-        Out(self)
+    type Received = OutPointer<T>;
+    unsafe fn receive(self) -> OutPointer<T> {
+        OutPointer(self)
     }
 }
 
 impl<T> Argument for *const T {
-    type Received = In<T>;
-    unsafe fn receive(self) -> In<T> {
-        In(self)
+    type Received = InPointer<T>;
+    unsafe fn receive(self) -> InPointer<T> {
+        InPointer(self)
     }
 }
 
-impl<T> Out<T> {
+impl<T> OutPointer<T> {
     /// Returns the address for the engine, which checks it before use.
     pub(crate) fn address(&self) -> u64 {
         self.0 as u64
     }
 
     /// Fails with INVALID_VALUE if the pointer is null.
-    pub(crate) fn required(self) -> Answer<Out<T>> {
+    pub(crate) fn required(self) -> Answer<OutPointer<T>> {
         if self.0.is_null() { Err(Code::INVALID_VALUE.into()) } else { Ok(self) }
     }
 
     /// Fails with INVALID_VALUE and a message for the log if the pointer is null.
-    pub(crate) fn or_refuse(self, message: &'static str) -> Answer<Out<T>> {
+    pub(crate) fn or_refuse(self, message: &'static str) -> Answer<OutPointer<T>> {
         self.required().map_err(|failure| Failure { messages: vec![message.into()], ..failure })
     }
 
     /// Writes a value from the driver. If the pointer is null, it fails without computing the value.
-    pub(crate) fn fill<V>(
+    pub(crate) fn write_computed<V>(
         self,
         mut driver: MutexGuard<'_, Driver>,
         value: impl FnOnce(&mut Driver) -> Answer<V>,
@@ -221,11 +224,11 @@ impl<T> Out<T> {
     }
 
     /// Reads `count` elements. Returns no elements if the pointer is null.
-    pub(crate) fn list(&self, count: usize) -> Vec<T>
+    pub(crate) fn read_elements(&self, count: usize) -> Vec<T>
     where
         T: Copy,
     {
-        In(self.0.cast_const()).elements(count).unwrap_or_default()
+        InPointer(self.0.cast_const()).elements(count).unwrap_or_default()
     }
 
     /// Reads the value. Returns `None` if the pointer is null.
@@ -238,10 +241,10 @@ impl<T> Out<T> {
     }
 }
 
-impl Out<c_void> {
+impl OutPointer<c_void> {
     /// Writes a value of any type, as bytes.
     pub(crate) fn put_bytes(&self, bytes: &[u8]) {
-        let start = Out(self.0.cast::<u8>());
+        let start = OutPointer(self.0.cast::<u8>());
         for (i, byte) in bytes.iter().enumerate() {
             start.put_at(i, *byte);
         }
@@ -249,23 +252,23 @@ impl Out<c_void> {
 
     /// Reads `count` bytes. Returns no bytes if the pointer is null.
     pub(crate) fn bytes(self, count: usize) -> Vec<u8> {
-        Out(self.0.cast::<u8>()).list(count)
+        OutPointer(self.0.cast::<u8>()).read_elements(count)
     }
 
     /// Reads a value of a type. Returns zero if the pointer is null.
     pub(crate) fn read_as<T: Copy + Default>(&self) -> T {
-        Out(self.0.cast::<T>()).get().unwrap_or_default()
+        OutPointer(self.0.cast::<T>()).get().unwrap_or_default()
     }
 }
 
-impl In<c_void> {
+impl InPointer<c_void> {
     /// Reads a value of a type. Returns `None` if the pointer is null.
     pub(crate) fn read_as<T: Copy>(&self) -> Option<T> {
-        In(self.0.cast::<T>()).required().ok()
+        InPointer(self.0.cast::<T>()).required().ok()
     }
 }
 
-impl<T: Copy> In<T> {
+impl<T: Copy> InPointer<T> {
     /// Reads the value, or fails with INVALID_VALUE if the pointer is null.
     pub(crate) fn required(self) -> Answer<T> {
         self.elements(1).map(|elements| elements[0])
@@ -284,7 +287,7 @@ impl<T: Copy> In<T> {
     }
 }
 
-impl<T> In<T> {
+impl<T> InPointer<T> {
     /// Returns the address for the engine, which checks it before use.
     pub(crate) fn address(&self) -> u64 {
         self.0 as u64
@@ -296,7 +299,7 @@ impl<T> In<T> {
     }
 }
 
-impl In<c_char> {
+impl InPointer<c_char> {
     /// Reads a text, or fails with INVALID_VALUE if the pointer is null.
     pub(crate) fn text(self) -> Answer<&'static [u8]> {
         fail_if(self.0.is_null(), Code::INVALID_VALUE)?;

@@ -1,6 +1,6 @@
 //! Devices and their properties.
 
-use super::boundary::{Out, get};
+use super::boundary::{OutPointer, write_result};
 use crate::abi::{CUdevprop, CUuuid};
 use crate::engine::answer::{Answer, fail, fail_if};
 use crate::engine::{driver::Driver, process};
@@ -10,7 +10,7 @@ use cupeer_spec::results::Result as Code;
 
 /// Writes a text into a buffer of `length` bytes. A text that is too long is cut; the NUL at its end is
 /// always written.
-fn put_text(out: Out<c_char>, length: i32, text: &str) {
+fn write_text(out: OutPointer<c_char>, length: i32, text: &str) {
     let room = usize::try_from(length).unwrap_or(0).saturating_sub(1);
     let bytes = &text.as_bytes()[..text.len().min(room)];
     for (i, byte) in bytes.iter().chain(&[0]).enumerate() {
@@ -20,13 +20,13 @@ fn put_text(out: Out<c_char>, length: i32, text: &str) {
 
 fn total_memory(dev: CUdevice) -> Answer<u64> {
     let driver = process::enter()?;
-    let ordinal = driver.ordinal(dev.0)?;
+    let ordinal = driver.check_ordinal(dev.0)?;
     Ok(driver.device(ordinal).memory)
 }
 
 /// Returns the domain, the bus, and the device of a PCI address. The domain and the function may be absent
 /// from the text.
-fn read_pci(text: &[u8]) -> Option<(u32, u32, u32)> {
+fn parse_pci(text: &[u8]) -> Option<(u32, u32, u32)> {
     let text = std::str::from_utf8(text).ok()?;
     let (address, function) = text.split_once('.').unwrap_or((text, "0"));
     let mut parts = address.rsplit(':').map(|part| u32::from_str_radix(part, 16).ok());
@@ -43,16 +43,16 @@ fn find_by_pci(driver: &Driver, wanted: (u32, u32, u32)) -> Option<usize> {
 }
 
 forward! {
-    cuDeviceGetCount(count: *mut i32) = get(count, |driver| Ok(driver.visible.len() as i32));
+    cuDeviceGetCount(count: *mut i32) = write_result(count, |driver| Ok(driver.visible.len() as i32));
     cuDeviceGet(device: *mut CUdevice, ordinal: i32) =
-        get(device, |driver| driver.named_ordinal("ordinal", ordinal));
+        write_result(device, |driver| driver.check_named_ordinal("ordinal", ordinal));
     cuDeviceGetUuid_v2(uuid: *mut CUuuid, dev: CUdevice) =
-        get(uuid, |driver| Ok(CUuuid { bytes: driver.device(driver.ordinal(dev.0)?).uuid }));
+        write_result(uuid, |driver| Ok(CUuuid { bytes: driver.device(driver.check_ordinal(dev.0)?).uuid }));
     cuDeviceGetAttribute(pi, attrib, dev) =
-        get(pi, |driver| driver.device_attribute(attrib.0, driver.ordinal(dev.0)?));
+        write_result(pi, |driver| driver.device_attribute(attrib.0, driver.check_ordinal(dev.0)?));
     /// CU_EXEC_AFFINITY_TYPE_SM_COUNT needs MPS, which is not simulated.
     cuDeviceGetExecAffinitySupport(pi: *mut i32, _kind: i32, dev: CUdevice) =
-        get(pi, |driver| driver.ordinal(dev.0).map(|_| 0));
+        write_result(pi, |driver| driver.check_ordinal(dev.0).map(|_| 0));
 }
 
 entry! {
@@ -61,14 +61,14 @@ entry! {
         let out = name.required()?;
         fail_if(len <= 0, Code::INVALID_VALUE)?;
         // Only in this function, the driver has no message about a wrong ordinal.
-        let ordinal = driver.ordinal(dev.0).or(fail(Code::INVALID_DEVICE))?;
-        put_text(out, len, &driver.device(ordinal).name);
+        let ordinal = driver.check_ordinal(dev.0).or(fail(Code::INVALID_DEVICE))?;
+        write_text(out, len, &driver.device(ordinal).name);
         Ok(())
     }
 
     /// Fails, because only Windows has locally unique identifiers.
     fn cuDeviceGetLuid(_luid: *mut c_char, _deviceNodeMask: *mut u32, dev: CUdevice) {
-        process::enter()?.ordinal(dev.0)?;
+        process::enter()?.check_ordinal(dev.0)?;
         fail(Code::NOT_SUPPORTED)
     }
 
@@ -86,8 +86,8 @@ entry! {
 
     fn cuDeviceGetProperties(prop: *mut CUdevprop, dev: CUdevice) {
         // The fields of the structure are the first device attributes, in the order of their numbers.
-        get(prop, |driver| {
-            let ordinal = driver.ordinal(dev.0)?;
+        write_result(prop, |driver| {
+            let ordinal = driver.check_ordinal(dev.0)?;
             let attributes: Answer<Vec<i32>> =
                 (1..=14).map(|attribute| driver.device_attribute(attribute, ordinal)).collect();
             attributes?.try_into().map(CUdevprop).map_err(|_| Code::UNKNOWN.into())
@@ -97,7 +97,7 @@ entry! {
     fn cuDeviceComputeCapability(major: *mut i32, minor: *mut i32, dev: CUdevice) {
         let driver = process::enter()?;
         let (major, minor) = (major.required()?, minor.required()?);
-        let ordinal = driver.ordinal(dev.0)?;
+        let ordinal = driver.check_ordinal(dev.0)?;
         let capability = driver.device(ordinal).compute_capability;
         major.put(capability.0 as i32);
         minor.put(capability.1 as i32);
@@ -107,7 +107,7 @@ entry! {
     fn cuDeviceGetByPCIBusId(dev: *mut CUdevice, pciBusId: *const c_char) {
         let driver = process::enter()?;
         let (out, text) = (dev.required()?, pciBusId.text()?);
-        let wanted = read_pci(text).ok_or(Code::INVALID_VALUE)?;
+        let wanted = parse_pci(text).ok_or(Code::INVALID_VALUE)?;
         out.put(find_by_pci(&driver, wanted).ok_or(Code::INVALID_DEVICE)?);
         Ok(())
     }
@@ -115,10 +115,10 @@ entry! {
     fn cuDeviceGetPCIBusId(pciBusId: *mut c_char, len: i32, dev: CUdevice) {
         let driver = process::enter()?;
         let out = pciBusId.required()?;
-        let ordinal = driver.ordinal(dev.0)?;
+        let ordinal = driver.check_ordinal(dev.0)?;
         let text = driver.device(ordinal).pci.to_string();
         fail_if(len <= text.len() as i32, Code::INVALID_VALUE)?;
-        put_text(out, len, &text);
+        write_text(out, len, &text);
         Ok(())
     }
 
@@ -129,7 +129,7 @@ entry! {
         dev: CUdevice,
     ) {
         // CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH.
-        get(maxWidthInElements, |driver| Ok(driver.device_attribute(69, driver.ordinal(dev.0)?)? as usize))
+        write_result(maxWidthInElements, |driver| Ok(driver.device_attribute(69, driver.check_ordinal(dev.0)?)? as usize))
     }
 }
 
@@ -142,10 +142,10 @@ mod tests {
     fn pci_addresses_are_found_in_every_form() {
         let driver = Driver::new(Topology::default(), vec![1, 0]);
         for text in ["0000:1B:00.0", "0000:1b:00.0", "1B:00.0", "1b:00", "00000000:1B:00.0"] {
-            assert_eq!(find_by_pci(&driver, read_pci(text.as_bytes()).unwrap()), Some(1), "{text}");
+            assert_eq!(find_by_pci(&driver, parse_pci(text.as_bytes()).unwrap()), Some(1), "{text}");
         }
         for text in ["", "1b", "1b:00.1", "x:y", "0:0:1b:00.0"] {
-            assert_eq!(read_pci(text.as_bytes()), None, "{text}");
+            assert_eq!(parse_pci(text.as_bytes()), None, "{text}");
         }
         assert_eq!(find_by_pci(&driver, (1, 0x1b, 0)), None);
     }

@@ -1,6 +1,6 @@
 //! Initialization, versions, result codes, look-up, and functions that concern no object.
 
-use super::boundary::Out;
+use super::boundary::OutPointer;
 use super::exports;
 use crate::abi::CUuuid;
 use crate::engine::answer::{Answer, fail, fail_if};
@@ -26,7 +26,7 @@ const RUNTIME_TABLE: [u8; 16] =
 
 /// Notes for the launcher, if there is one, that the CUDA runtime asked for a table of functions without
 /// names. Without that table, the runtime does not continue.
-fn tell_launcher() {
+fn report_nameless_request() {
     let at = |field: usize| field as u64;
     let told = || {
         let page = OpenOptions::new().read(true).write(true).open(std::env::var_os(env::STATUS)?).ok()?;
@@ -39,19 +39,19 @@ fn tell_launcher() {
     let _: Option<()> = told();
 }
 
-fn error_text(error: i32, out: Out<*const c_char>, name: bool) -> Answer {
+fn write_error_text(error: i32, out: OutPointer<*const c_char>, name: bool) -> Answer {
     let out = out.required()?;
-    let texts = names::texts(error);
+    let texts = names::result_texts(error);
     out.put(texts.map_or(core::ptr::null(), |(n, t)| if name { n.as_ptr() } else { t.as_ptr() }));
     if texts.is_some() { Ok(()) } else { fail(Code::INVALID_VALUE) }
 }
 
 forward! {
-    cuGetErrorName(error: i32, pStr: *mut *const c_char) = error_text(error, pStr, true);
-    cuGetErrorString(error: i32, pStr: *mut *const c_char) = error_text(error, pStr, false);
+    cuGetErrorName(error: i32, pStr: *mut *const c_char) = write_error_text(error, pStr, true);
+    cuGetErrorString(error: i32, pStr: *mut *const c_char) = write_error_text(error, pStr, false);
     /// These functions have no effect, because neither a profiler nor a cache is simulated.
-    cuProfilerStart | cuProfilerStop | cuCtxResetPersistingL2Cache() = process::enter()?.current().map(drop);
-    cuFlushGPUDirectRDMAWrites(_target: i32, _scope: i32) = process::enter()?.current().map(drop);
+    cuProfilerStart | cuProfilerStop | cuCtxResetPersistingL2Cache() = process::enter()?.current_context_handle().map(drop);
+    cuFlushGPUDirectRDMAWrites(_target: i32, _scope: i32) = process::enter()?.current_context_handle().map(drop);
 }
 
 entry! {
@@ -71,14 +71,14 @@ entry! {
         let id = pExportTableId.required()?;
         out.put(core::ptr::null::<c_void>());
         if id.bytes == RUNTIME_TABLE {
-            tell_launcher();
+            report_nameless_request();
         }
         fail(Code::INVALID_VALUE)
     }
 
     fn cuGetProcAddress(symbol, pfn, cudaVersion, flags) {
         let (name, out) = (symbol.text()?, pfn.required()?);
-        let (found, pointer) = lookup::find(exports::all, name, cudaVersion, flags)?;
+        let (found, pointer) = lookup::find_function(exports::all_functions, name, cudaVersion, flags)?;
         fail_if(found != lookup::FOUND, Code::NOT_FOUND)?;
         out.put(FunctionPointer(pointer));
         Ok(())
@@ -86,14 +86,14 @@ entry! {
 
     fn cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus) {
         let (name, out) = (symbol.text()?, pfn.required()?);
-        let (found, pointer) = lookup::find(exports::all, name, cudaVersion, flags)?;
+        let (found, pointer) = lookup::find_function(exports::all_functions, name, cudaVersion, flags)?;
         out.put(FunctionPointer(pointer));
         symbolStatus.put(found);
         Ok(())
     }
 
     fn cuProfilerInitialize(_configFile: *const c_char, _outputFile: *const c_char, _outputMode: i32) {
-        process::check()?;
+        process::check_can_enter()?;
         fail(Code::NOT_SUPPORTED)
     }
 
@@ -105,7 +105,7 @@ entry! {
 
     fn cuThreadExchangeStreamCaptureMode(mode: *mut i32) {
         let old = mode.required()?.get().unwrap_or(0);
-        process::check()?;
+        process::check_can_enter()?;
         fail_if(!(0..=2).contains(&old), Code::INVALID_VALUE)?;
         // CU_STREAM_CAPTURE_MODE_GLOBAL. In every mode, a capture here allows all calls of other threads.
         mode.put(0);

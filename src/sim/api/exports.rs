@@ -82,7 +82,8 @@ macro_rules! export_table {
         }
     )*) => {
         $(export_one!($library $fidelity $name($($arg: $type),*) -> $ret);)*
-        /// The functions of the table, in its order; `None` for a function of another library.
+        /// Addresses of our exports, in the order of `cupeer_spec`'s table of functions; `None` for a function of the runtime,
+        /// which the simulated driver does not export.
         static TABLE: &[Option<Address>] = &[$(address_of!($library $name),)*];
     };
 }
@@ -109,7 +110,7 @@ macro_rules! export_others {
 cupeer_spec::driver_functions_beyond!(export_others);
 
 /// Returns every function that can be looked up, with the address that `cuGetProcAddress` returns.
-pub(crate) fn all() -> impl Iterator<Item = (OtherFn, *mut c_void)> {
+pub(crate) fn all_functions() -> impl Iterator<Item = (OtherFn, *mut c_void)> {
     let table = cupeer_spec::function::FUNCTIONS.iter().map(|f| OtherFn {
         symbol: f.name(),
         lookup: f.lookup(),
@@ -126,12 +127,12 @@ pub(crate) fn all() -> impl Iterator<Item = (OtherFn, *mut c_void)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::lookup::{DRIVER_VERSION, FOUND, find};
+    use crate::engine::lookup::{DRIVER_VERSION, FOUND, find_function};
     use cupeer_spec::abi::ProcAddressFlags;
 
     fn symbol(name: &str, version: i32, flags: u64) -> String {
-        match find(all, name.as_bytes(), version, ProcAddressFlags(flags)) {
-            Ok((FOUND, pointer)) => all().find(|(_, a)| *a == pointer).unwrap().0.symbol.into(),
+        match find_function(all_functions, name.as_bytes(), version, ProcAddressFlags(flags)) {
+            Ok((FOUND, pointer)) => all_functions().find(|(_, a)| *a == pointer).unwrap().0.symbol.into(),
             Ok((status, _)) => status.0.to_string(),
             Err(failure) => format!("{:?}", failure.code),
         }
@@ -162,9 +163,9 @@ mod tests {
     #[test]
     fn every_name_leads_back_to_itself() {
         let is_known = |f: &OtherFn| !f.lookup.is_empty() && f.since <= DRIVER_VERSION as u32;
-        for (f, address) in all().filter(|(f, _)| is_known(f)) {
+        for (f, address) in all_functions().filter(|(f, _)| is_known(f)) {
             let flags = if f.is_per_thread() { 2 } else { 0 };
-            let found = find(all, f.lookup.as_bytes(), f.since as i32, ProcAddressFlags(flags));
+            let found = find_function(all_functions, f.lookup.as_bytes(), f.since as i32, ProcAddressFlags(flags));
             assert_eq!(found, Ok((FOUND, address)), "{}", f.symbol);
         }
     }

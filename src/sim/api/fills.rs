@@ -1,15 +1,15 @@
 //! Memsets. An asynchronous memset is done when its call returns, unless its stream waits for other work.
 
-use super::copies::{Number, transfer};
+use super::copies::{IntoNumber, run_transfer};
 use crate::engine::answer::Answer;
-use crate::engine::driver::Parameters;
+use crate::engine::driver::TransferParameters;
 use cupeer_spec::abi::*;
 
 /// Sets a rectangle of elements. The width and the height count elements and rows.
 fn fill(
-    (address, pitch): (impl Number, impl Number),
+    (address, pitch): (impl IntoNumber, impl IntoNumber),
     (element, value): (u64, u32),
-    (width, height): (impl Number, impl Number),
+    (width, height): (impl IntoNumber, impl IntoNumber),
     stream: Option<u64>,
 ) -> Answer {
     let (address, pitch, width, height) = (address.number(), pitch.number(), width.number(), height.number());
@@ -21,7 +21,7 @@ fn fill(
         width: width as usize,
         height: height as usize,
     };
-    transfer(stream, Parameters::Fill(node))
+    run_transfer(stream, TransferParameters::Fill(node))
 }
 
 /// Defines the functions for memsets of one size of element.

@@ -1,19 +1,19 @@
 //! Stream capture, and graphs: their nodes, and their launch.
 
-use super::boundary::{Argument, In, Out, get, in_stream};
-use super::copies::{lookup, transfer_as};
-use super::modules::{kernel_of, replay};
+use super::boundary::{Argument, InPointer, OutPointer, with_stream, write_result};
+use super::copies::{look_up_transfer, run_transfer_as};
+use super::modules::{launch_read_kernel, read_launch};
 use crate::abi::CUDA_GRAPH_INSTANTIATE_PARAMS;
 use crate::engine::answer::{Answer, fail, fail_if};
 use crate::engine::copies::CopyMode;
-use crate::engine::driver::{Driver, End, Node, Parameters};
+use crate::engine::driver::{Driver, Node, RowEnd, TransferParameters};
 use crate::engine::process;
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
-fn instantiate(out: Out<CUgraphExec>, graph: u64, flags: u64) -> Answer {
-    get(out, |driver| {
+fn instantiate_graph(out: OutPointer<CUgraphExec>, graph: u64, flags: u64) -> Answer {
+    write_result(out, |driver| {
         check_nodes(driver, graph)?;
         driver.instantiate(graph, flags)
     })
@@ -22,7 +22,7 @@ fn instantiate(out: Out<CUgraphExec>, graph: u64, flags: u64) -> Answer {
 /// Fails if a copy or a memset in a graph uses freed memory, and the machine refuses such graphs.
 fn check_nodes(driver: &Driver, graph: u64) -> Answer {
     if driver.machine.checks_graphs {
-        driver.graphs.all_of(graph)?.iter().try_for_each(|(_, node)| match node {
+        driver.graphs.flatten_nodes(graph)?.iter().try_for_each(|(_, node)| match node {
             Node::Transfer(what) => check_memory(driver, *what),
             _ => Ok(()),
         })?;
@@ -31,26 +31,26 @@ fn check_nodes(driver: &Driver, graph: u64) -> Answer {
 }
 
 /// Fails if the memory of a copy or a memset does not exist now, and no graph allocates it when it runs.
-fn check_memory(driver: &Driver, what: Parameters) -> Answer {
+fn check_memory(driver: &Driver, what: TransferParameters) -> Answer {
     let addresses = match what {
-        Parameters::Copy(copy) => [copy.src.Device, copy.dst.Device],
-        Parameters::Fill(fill) => [fill.dst.0; 2],
-        Parameters::Row(to, from, _) => [to, from].map(|end| if let End::At(at, _) = end { at } else { 0 }),
+        TransferParameters::Copy(copy) => [copy.src.Device, copy.dst.Device],
+        TransferParameters::Fill(fill) => [fill.dst.0; 2],
+        TransferParameters::Row(to, from, _) => [to, from].map(|end| if let RowEnd::At(at, _) = end { at } else { 0 }),
     };
-    if !addresses.iter().any(|address| driver.graphs.allocates(*address)) {
-        lookup(driver, what)?;
+    if !addresses.iter().any(|address| driver.graphs.is_allocated_by_graph(*address)) {
+        look_up_transfer(driver, what)?;
     }
     Ok(())
 }
 
 /// Adds a node to a graph, after the nodes on which it depends.
 fn add(
-    out: Out<CUgraphNode>,
+    out: OutPointer<CUgraphNode>,
     graph: u64,
-    (before, count): (In<CUgraphNode>, usize),
+    (before, count): (InPointer<CUgraphNode>, usize),
     node: impl FnOnce(&mut Driver) -> Answer<Node>,
 ) -> Answer {
-    get(out, |driver| {
+    write_result(out, |driver| {
         let before = if count == 0 { Vec::new() } else { before.elements(count)? };
         let nodes = driver.graphs.nodes_of(graph)?;
         fail_if(!before.iter().all(|node| nodes.contains(&(node.0 as u64))), Code::INVALID_VALUE)?;
@@ -60,10 +60,10 @@ fn add(
 }
 
 /// Replaces the parameters of a node of an executable graph.
-fn alter(exec: u64, node: u64, new: impl FnOnce(&Driver) -> Answer<Node>) -> Answer {
+fn replace_node(exec: u64, node: u64, new: impl FnOnce(&Driver) -> Answer<Node>) -> Answer {
     let mut driver = process::enter()?;
     let new = new(&driver)?;
-    driver.graphs.alter(exec, node, new)
+    driver.graphs.replace_node(exec, node, new)
 }
 
 /// Returns a pointer to a structure that arrives as an address.
@@ -71,49 +71,49 @@ fn alter(exec: u64, node: u64, new: impl FnOnce(&Driver) -> Answer<Node>) -> Ans
 /// # Safety
 ///
 /// The address is null, or that of a `T` which lives as long as the call.
-unsafe fn structure<T>(address: u64) -> In<T> {
+unsafe fn structure_at<T>(address: u64) -> InPointer<T> {
     // SAFETY: the caller promises what `receive` asks.
     unsafe { (address as *const T).receive() }
 }
 
 /// Returns the node of a copy whose memory exists, or will when the graph runs.
-fn copy_node(driver: &Driver, parameters: In<CUDA_MEMCPY3D_v2>) -> Answer<Node> {
-    let what = Parameters::Copy(parameters.required()?);
+fn make_copy_node(driver: &Driver, parameters: InPointer<CUDA_MEMCPY3D_v2>) -> Answer<Node> {
+    let what = TransferParameters::Copy(parameters.required()?);
     check_memory(driver, what).map(|()| Node::Transfer(what))
 }
 
 /// Returns the node of a memset whose memory exists, or will when the graph runs.
-fn fill_node(driver: &Driver, parameters: In<CUDA_MEMSET_NODE_PARAMS>) -> Answer<Node> {
-    let what = Parameters::Fill(parameters.required()?);
+fn make_memset_node(driver: &Driver, parameters: InPointer<CUDA_MEMSET_NODE_PARAMS>) -> Answer<Node> {
+    let what = TransferParameters::Fill(parameters.required()?);
     check_memory(driver, what).map(|()| Node::Transfer(what))
 }
 
 /// Returns the node for a launch. The parameters are the words of `CUDA_KERNEL_NODE_PARAMS` that CUDA 10
 /// already had.
-fn kernel_node(driver: &Driver, parameters: In<[u64; 7]>) -> Answer<Node> {
+fn make_kernel_node(driver: &Driver, parameters: InPointer<[u64; 7]>) -> Answer<Node> {
     let words = parameters.required()?;
     let halves = |word: u64| [word as u32, (word >> 32) as u32];
     let ([a, b], [c, d], [e, f]) = (halves(words[1]), halves(words[2]), halves(words[3]));
-    kernel_of(driver, words[0], ([a, b, c], [d, e, f]), (words[5], words[6])).map(Node::Kernel)
+    read_launch(driver, words[0], ([a, b, c], [d, e, f]), (words[5], words[6])).map(Node::Kernel)
 }
 
 /// Returns the words of `CUDA_KERNEL_NODE_PARAMS` for a node.
-fn kernel_params(driver: &Driver, node: u64) -> Answer<[u64; 9]> {
+fn kernel_node_params(driver: &Driver, node: u64) -> Answer<[u64; 9]> {
     let Node::Kernel(kernel) = driver.graphs.node(node)? else { return fail(Code::INVALID_VALUE) };
     let ([a, b, c], [d, e, f]) = (kernel.grid, kernel.block);
     let word = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-    Ok([kernel.function, word(a, b), word(c, d), word(e, f), 0, kernel.parameters() as u64, 0, 0, 0])
+    Ok([kernel.function, word(a, b), word(c, d), word(e, f), 0, kernel.parameters_address() as u64, 0, 0, 0])
 }
 
 /// Updates an executable graph. If the graph has other nodes, the outcome is
 /// CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED; if it uses freed memory,
 /// CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED.
-fn update(exec: u64, graph: u64, result: u64) -> Answer {
+fn update_executable(exec: u64, graph: u64, result: u64) -> Answer {
     let mut driver = process::enter()?;
     driver.graphs.nodes_of(graph)?;
     let outcome = match check_nodes(&driver, graph) {
         Err(_) => 5,
-        Ok(()) if driver.graphs.update(exec, graph)? => 0,
+        Ok(()) if driver.graphs.update_executable(exec, graph)? => 0,
         Ok(()) => 2,
     };
     let place = result as *mut i32;
@@ -142,55 +142,55 @@ macro_rules! additions {
 }
 additions! {
     cuGraphAddMemcpyNode(copyParams: *const CUDA_MEMCPY3D_v2, ctx: CUcontext) =
-        |driver| driver.context_or_current(ctx).and_then(|_| copy_node(driver, copyParams));
+        |driver| driver.context_or_current(ctx).and_then(|_| make_copy_node(driver, copyParams));
     cuGraphAddMemsetNode(memsetParams: *const CUDA_MEMSET_NODE_PARAMS, ctx: CUcontext) =
-        |driver| driver.context_or_current(ctx).and_then(|_| fill_node(driver, memsetParams));
+        |driver| driver.context_or_current(ctx).and_then(|_| make_memset_node(driver, memsetParams));
     cuGraphAddKernelNode | cuGraphAddKernelNode_v2(nodeParams: *const [u64; 7]) =
-        |driver| kernel_node(driver, nodeParams);
+        |driver| make_kernel_node(driver, nodeParams);
     cuGraphAddChildGraphNode(childGraph: CUgraph) = |driver| driver.clone_graph(childGraph).map(Node::Graph);
 }
 
 forward! {
     /// In every mode, a capture here allows all calls of other threads.
     cuStreamBeginCapture_v2(hStream: CUstream, mode: i32) =
-        in_stream(hStream, |driver, stream| driver.graphs.begin(stream, mode));
+        with_stream(hStream, |driver, stream| driver.graphs.begin_capture(stream, mode));
     cuGraphDestroy(hGraph: *mut c_void) = process::enter()?.destroy_graph(hGraph.address());
     cuGraphExecDestroy(hGraphExec) = process::enter()?.destroy_executable(hGraphExec);
     cuGraphNodeGetType(hNode: CUgraphNode, kind: *mut CUgraphNodeType) =
-        get(kind, |driver| driver.graphs.node(hNode).map(Node::kind));
+        write_result(kind, |driver| driver.graphs.node(hNode).map(Node::kind));
     /// Before CUDA 12, the structure was shorter.
     cuGraphKernelNodeGetParams(hNode: CUgraphNode, nodeParams: *mut [u64; 7]) =
-        get(nodeParams, |driver| Ok(*kernel_params(driver, hNode)?.first_chunk().ok_or(Code::UNKNOWN)?));
+        write_result(nodeParams, |driver| Ok(*kernel_node_params(driver, hNode)?.first_chunk().ok_or(Code::UNKNOWN)?));
     cuGraphKernelNodeGetParams_v2(hNode: CUgraphNode, nodeParams: *mut [u64; 9]) =
-        get(nodeParams, |driver| kernel_params(driver, hNode));
+        write_result(nodeParams, |driver| kernel_node_params(driver, hNode));
     cuGraphInstantiate | cuGraphInstantiate_v2(phGraphExec, hGraph, _phErrorNode, _logBuffer, _bufferSize) =
-        instantiate(phGraphExec, hGraph, 0);
-    cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags) = instantiate(phGraphExec, hGraph, flags);
+        instantiate_graph(phGraphExec, hGraph, 0);
+    cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags) = instantiate_graph(phGraphExec, hGraph, flags);
     cuGraphExecUpdate(hGraphExec, hGraph, _hErrorNode_out, updateResult_out) =
-        update(hGraphExec, hGraph, updateResult_out);
+        update_executable(hGraphExec, hGraph, updateResult_out);
     /// The result is the first member of the structure.
-    cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo) = update(hGraphExec, hGraph, resultInfo);
+    cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo) = update_executable(hGraphExec, hGraph, resultInfo);
     cuGraphExecMemcpyNodeSetParams(hGraphExec, hNode, copyParams, ctx) =
-        alter(hGraphExec, hNode, |driver| {
+        replace_node(hGraphExec, hNode, |driver| {
             driver.context_or_current(ctx)?;
             // SAFETY: the caller of the C function promises that it is such a structure, or null.
-            copy_node(driver, unsafe { structure(copyParams) })
+            make_copy_node(driver, unsafe { structure_at(copyParams) })
         });
     cuGraphExecMemsetNodeSetParams(hGraphExec, hNode, memsetParams, ctx) =
-        alter(hGraphExec, hNode, |driver| {
+        replace_node(hGraphExec, hNode, |driver| {
             driver.context_or_current(ctx)?;
             // SAFETY: the caller of the C function promises that it is such a structure, or null.
-            fill_node(driver, unsafe { structure(memsetParams) })
+            make_memset_node(driver, unsafe { structure_at(memsetParams) })
         });
     cuGraphExecKernelNodeSetParams | cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams) =
         // SAFETY: the caller of the C function promises that it is such a structure, or null.
-        alter(hGraphExec, hNode, |driver| kernel_node(driver, unsafe { structure(nodeParams) }));
+        replace_node(hGraphExec, hNode, |driver| make_kernel_node(driver, unsafe { structure_at(nodeParams) }));
     cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled) =
-        process::enter()?.graphs.enable(hGraphExec, hNode, isEnabled != 0);
+        process::enter()?.graphs.set_node_enabled(hGraphExec, hNode, isEnabled != 0);
     cuGraphMemcpyNodeGetParams(hNode: CUgraphNode, nodeParams: *mut CUDA_MEMCPY3D_v2) =
-        get(nodeParams, |driver| match driver.graphs.node(hNode)? {
-            Node::Transfer(Parameters::Copy(copy)) => Ok(*copy),
-            Node::Transfer(Parameters::Row(to, from, length)) => Ok(CUDA_MEMCPY3D {
+        write_result(nodeParams, |driver| match driver.graphs.node(hNode)? {
+            Node::Transfer(TransferParameters::Copy(copy)) => Ok(*copy),
+            Node::Transfer(TransferParameters::Row(to, from, length)) => Ok(CUDA_MEMCPY3D {
                 src: (*from).into(),
                 dst: (*to).into(),
                 WidthInBytes: *length,
@@ -200,25 +200,25 @@ forward! {
             _ => fail(Code::INVALID_VALUE),
         });
     cuGraphMemsetNodeGetParams(hNode: CUgraphNode, nodeParams: *mut CUDA_MEMSET_NODE_PARAMS) =
-        get(nodeParams, |driver| match driver.graphs.node(hNode)? {
-            Node::Transfer(Parameters::Fill(fill)) => Ok(*fill),
+        write_result(nodeParams, |driver| match driver.graphs.node(hNode)? {
+            Node::Transfer(TransferParameters::Fill(fill)) => Ok(*fill),
             _ => fail(Code::INVALID_VALUE),
         });
     cuGraphChildGraphNodeGetGraph(hNode: CUgraphNode, phGraph: *mut CUgraph) =
-        get(phGraph, |driver| match driver.graphs.node(hNode)? {
+        write_result(phGraph, |driver| match driver.graphs.node(hNode)? {
             Node::Graph(graph) => Ok(*graph),
             _ => fail(Code::INVALID_VALUE),
         });
     /// The structure begins with the type and three numbers. For a copy, flags and the context follow first.
-    cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams) = alter(hGraphExec, hNode, |driver| {
+    cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams) = replace_node(hGraphExec, hNode, |driver| {
         fail_if(nodeParams == 0, Code::INVALID_VALUE)?;
         let content = nodeParams + 16;
         // SAFETY: not null, and the caller of the C function promises a structure whose type tells its content.
         unsafe {
             match (nodeParams as *const CUgraphNodeType).read_unaligned() {
-                CUgraphNodeType::KERNEL => kernel_node(driver, structure(content)),
-                CUgraphNodeType::MEMCPY => copy_node(driver, structure(content + 16)),
-                CUgraphNodeType::MEMSET => fill_node(driver, structure(content)),
+                CUgraphNodeType::KERNEL => make_kernel_node(driver, structure_at(content)),
+                CUgraphNodeType::MEMCPY => make_copy_node(driver, structure_at(content + 16)),
+                CUgraphNodeType::MEMSET => make_memset_node(driver, structure_at(content)),
                 _ => fail(Code::NOT_SUPPORTED),
             }
         }
@@ -231,13 +231,13 @@ entry! {
         let out = phGraph.required()?;
         let stream = driver.stream(hStream)?;
         out.put(0);
-        let nodes = driver.graphs.end(&stream)?;
+        let nodes = driver.graphs.end_capture(&stream)?;
         out.put(driver.add_graph(nodes)?);
         Ok(())
     }
 
     fn cuGraphCreate(phGraph: *mut *mut c_void, flags: u32) {
-        get(phGraph, |driver| if flags == 0 { driver.add_graph(Vec::new()) } else { fail(Code::INVALID_VALUE) })
+        write_result(phGraph, |driver| if flags == 0 { driver.add_graph(Vec::new()) } else { fail(Code::INVALID_VALUE) })
     }
 
     /// With a null array, returns only the number of nodes.
@@ -278,7 +278,7 @@ entry! {
         let before = nodeParams.required()?.get().ok_or(Code::INVALID_VALUE)?;
         let mut address = 0;
         add(phGraphNode, hGraph, (dependencies, numDependencies), |driver| {
-            let node = driver.graph_allocation(before.bytesize as u64)?;
+            let node = driver.reserve_graph_allocation(before.bytesize as u64)?;
             if let Node::Allocation(at, _) = node {
                 address = at;
             }
@@ -291,11 +291,11 @@ entry! {
     fn cuGraphInstantiateWithParams | cuGraphInstantiateWithParams_ptsz(
         phGraphExec, hGraph, instantiateParams,
     ) {
-        process::check()?;
+        process::check_can_enter()?;
         let place = instantiateParams as *mut CUDA_GRAPH_INSTANTIATE_PARAMS;
         // SAFETY: the caller of the C function promises that it is such a structure, or null.
         let params = unsafe { place.as_mut() }.ok_or(Code::INVALID_VALUE)?;
-        instantiate(phGraphExec, hGraph, params.flags)?;
+        instantiate_graph(phGraphExec, hGraph, params.flags)?;
         // CUDA_GRAPH_INSTANTIATE_SUCCESS.
         params.result_out = 0;
         Ok(())
@@ -305,29 +305,29 @@ entry! {
         let mut driver = process::enter()?;
         // As recorded, this failure has the result code of a failed update.
         fail_if(check_nodes(&driver, childGraph).is_err(), Code::GRAPH_EXEC_UPDATE_FAILURE)?;
-        driver.graphs.alter_child(hGraphExec, hNode, childGraph)
+        driver.graphs.replace_child(hGraphExec, hNode, childGraph)
     }
 
     fn cuGraphUpload(hGraphExec: *mut c_void, hStream: CUstream) {
         let driver = process::enter()?;
         driver.stream(hStream)?;
-        driver.graphs.executable(hGraphExec.address()).map(drop)
+        driver.graphs.enabled_nodes(hGraphExec.address()).map(drop)
     }
 
     fn cuGraphLaunch | cuGraphLaunch_ptsz(hGraphExec, hStream) {
         let nodes = {
             let driver = process::enter()?;
             driver.stream(hStream)?;
-            driver.graphs.executable(hGraphExec)?
+            driver.graphs.enabled_nodes(hGraphExec)?
         };
         for node in nodes {
             match node {
-                Node::Transfer(what) => match transfer_as(CopyMode::InGraph, Some(hStream), what) {
+                Node::Transfer(what) => match run_transfer_as(CopyMode::InGraph, Some(hStream), what) {
                     // The memory was freed after the graph was created, which only the device notices.
                     Err(failure) if failure.code == Code::INVALID_VALUE => {
                         let mut driver = process::enter()?;
                         let stream = driver.stream(hStream)?;
-                        driver.fail_context(stream.context, Code::ILLEGAL_ADDRESS);
+                        driver.mark_context_failed(stream.context, Code::ILLEGAL_ADDRESS);
                         return Ok(());
                     }
                     done => done?,
@@ -336,9 +336,9 @@ entry! {
                     let mut driver = process::enter()?;
                     let stream = driver.stream(hStream)?;
                     match node {
-                        Node::Call(call) => driver.call(&stream, call)?,
-                        Node::Kernel(kernel) if driver.graphs.take(&stream, || Node::Kernel(kernel.clone()))? => {}
-                        Node::Kernel(kernel) => replay(&mut driver, &stream, &kernel)?,
+                        Node::Call(call) => driver.call_in_order(&stream, call)?,
+                        Node::Kernel(kernel) if driver.graphs.add_to_capture(&stream, || Node::Kernel(kernel.clone()))? => {}
+                        Node::Kernel(kernel) => launch_read_kernel(&mut driver, &stream, &kernel)?,
                         _ => return fail(Code::NOT_SUPPORTED),
                     }
                 }

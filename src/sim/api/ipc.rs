@@ -1,6 +1,6 @@
 //! Memory and events of other processes. As recorded, pointers and flags are checked first, even before `cuInit`.
 
-use super::memory::settled;
+use super::memory::lock_when_memory_done;
 use crate::engine::answer::{fail_if, invalid_if};
 use crate::engine::process;
 use cupeer_spec::abi::*;
@@ -27,7 +27,7 @@ entry! {
     }
 
     fn cuIpcCloseMemHandle(dptr) {
-        settled(dptr)?.close_import(dptr)
+        lock_when_memory_done(dptr)?.close_import(dptr)
     }
 
     fn cuIpcGetEventHandle(pHandle, event) {

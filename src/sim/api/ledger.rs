@@ -1,6 +1,6 @@
 //! Counters of the simulated driver, for tests. A real driver has no such function.
 
-use super::boundary::{CALLS, caught};
+use super::boundary::{CALLS, catch_panic};
 use crate::engine::process;
 use core::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,17 +19,17 @@ pub unsafe extern "C" fn cupeer_sim_ledger(what: *const c_char) -> c_int {
     }
     // SAFETY: not null, and the caller's text ends in NUL.
     let what = unsafe { CStr::from_ptr(what) };
-    let count = caught(|| {
+    let count = catch_panic(|| {
         let Ok(driver) = process::enter() else { return None };
         match what.to_bytes() {
             b"calls" => usize::try_from(CALLS.load(Relaxed)).ok(),
-            b"memory" => Some(driver.imports.held()),
-            b"events" => Some(driver.events.imported()),
-            b"peers" => Some(driver.contexts.peers()),
-            b"allocations" => Some(driver.vmm.allocations()),
-            b"mappings" => Some(driver.vmm.mappings()),
-            b"pools" => Some(driver.memory.pools.destroys_left()),
-            b"pointers" => Some(driver.memory.pool_imports()),
+            b"memory" => Some(driver.imports.count_open()),
+            b"events" => Some(driver.events.count_imported()),
+            b"peers" => Some(driver.contexts.count_peers()),
+            b"allocations" => Some(driver.vmm.count_references()),
+            b"mappings" => Some(driver.vmm.count_mappings()),
+            b"pools" => Some(driver.memory.pools.count_destroys_left()),
+            b"pointers" => Some(driver.memory.count_pool_imports()),
             _ => None,
         }
     });

@@ -1,6 +1,6 @@
 //! The driver's log.
 
-use super::boundary::Out;
+use super::boundary::OutPointer;
 use crate::abi::CUlogsCallback;
 use crate::engine::answer::{Answer, invalid};
 use crate::engine::log;
@@ -8,11 +8,11 @@ use core::ffi::{c_char, c_void};
 use cupeer_spec::results::Result as Code;
 
 /// The pointer that the program registered together with a callback. Only this callback receives it.
-struct UserData(u64);
+struct CallbackData(u64);
 
 /// Returns the kept lines that follow an iterator, and moves the iterator to the end. A null iterator stands
 /// for the first line.
-fn lines(iterator: Out<u32>) -> Answer<Vec<String>> {
+fn read_lines(iterator: OutPointer<u32>) -> Answer<Vec<String>> {
     let (lines, end) = log::lines_from(iterator.get().unwrap_or(0));
     iterator.put(end);
     Ok(lines)
@@ -27,9 +27,9 @@ entry! {
         let Some(callback) = callbackFunc else {
             return invalid("callbackFunc cannot be NULL");
         };
-        let data = UserData(userData.address());
+        let data = CallbackData(userData.address());
         let number = log::add_listener(Box::new(move |level, line| {
-            let UserData(data) = data;
+            let CallbackData(data) = data;
             let mut text = line.as_bytes().to_vec();
             text.push(0);
             // SAFETY: the program promised a function of this type that takes this pointer; the text lives
@@ -52,8 +52,8 @@ entry! {
     fn cuLogsDumpToFile(iterator: *mut u32, pathToFile: *const c_char, _flags: u32) {
         use std::os::unix::ffi::OsStrExt;
         let path = std::ffi::OsStr::from_bytes(pathToFile.text()?);
-        let text: String = lines(iterator)?.iter().map(|line| format!("{line}\n")).collect();
-        log::append(path, &text).map_err(|_| Code::INVALID_VALUE.into())
+        let text: String = read_lines(iterator)?.iter().map(|line| format!("{line}\n")).collect();
+        log::append_to_file(path, &text).map_err(|_| Code::INVALID_VALUE.into())
     }
 
     /// Writes as many of the newest lines as fit into the buffer, and a NUL. `size` becomes the length of the
@@ -61,7 +61,7 @@ entry! {
     fn cuLogsDumpToMemory(iterator: *mut u32, buffer: *mut c_char, size: *mut usize, _flags: u32) {
         let (out, out_size) = (buffer.or_refuse("buffer cannot be NULL")?, size.required()?);
         let room = out_size.get().unwrap_or(0);
-        let lines = lines(iterator)?;
+        let lines = read_lines(iterator)?;
         let mut length = 0;
         let fitting = lines.iter().rev().take_while(|line| {
             length += line.len() + 1;

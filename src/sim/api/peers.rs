@@ -1,15 +1,15 @@
 //! Peer access.
 
-use super::boundary::get;
+use super::boundary::write_result;
 use crate::engine::answer::invalid_if;
 use crate::engine::peers::check_operations;
 use crate::engine::process;
 
 forward! {
     cuDeviceCanAccessPeer(canAccessPeer, dev, peerDev) =
-        get(canAccessPeer, |driver| driver.can_access_peer(dev.0, peerDev.0).map(i32::from));
+        write_result(canAccessPeer, |driver| driver.can_access_peer(dev.0, peerDev.0).map(i32::from));
     cuDeviceGetP2PAttribute(value, attrib, srcDevice, dstDevice) =
-        get(value, |driver| driver.p2p_attribute(attrib.0, srcDevice.0, dstDevice.0));
+        write_result(value, |driver| driver.p2p_attribute(attrib.0, srcDevice.0, dstDevice.0));
     cuCtxEnablePeerAccess(peerContext, Flags) = process::enter()?.enable_peer(peerContext, Flags);
     cuCtxDisablePeerAccess(peerContext) = process::enter()?.disable_peer(peerContext);
 }

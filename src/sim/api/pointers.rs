@@ -11,7 +11,7 @@ entry! {
     fn cuPointerGetAttribute(data: *mut c_void, attribute: i32, ptr: CUdeviceptr) {
         let driver = process::enter()?;
         let out = data.required()?;
-        out.put_bytes(&driver.pointer_attribute(attribute, ptr)?.bytes());
+        out.put_bytes(&driver.pointer_attribute(attribute, ptr)?.to_bytes());
         Ok(())
     }
 
@@ -25,16 +25,16 @@ entry! {
         let driver = process::enter()?;
         let (wanted, outputs) = (attributes.required()?, data.required()?);
         fail_if(numAttributes == 0, Code::INVALID_VALUE)?;
-        let wanted = wanted.list(numAttributes as usize);
+        let wanted = wanted.read_elements(numAttributes as usize);
         let values = driver.pointer_attributes(&wanted, ptr)?;
         for ((value, attribute), out) in
-            values.iter().zip(&wanted).zip(outputs.list(numAttributes as usize))
+            values.iter().zip(&wanted).zip(outputs.read_elements(numAttributes as usize))
         {
             // SAFETY: the caller of the C function promises that each is valid for its attribute.
             let out = unsafe { out.receive() };
             match value {
-                Some(value) => out.put_bytes(&value.bytes()),
-                None => out.put_bytes(&crate::engine::pointers::nothing(*attribute).bytes()),
+                Some(value) => out.put_bytes(&value.to_bytes()),
+                None => out.put_bytes(&crate::engine::pointers::missing_value(*attribute).to_bytes()),
             }
         }
         Ok(())

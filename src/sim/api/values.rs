@@ -10,7 +10,7 @@ use cupeer_spec::results::Result as Code;
 const TOO_MANY: u32 = 256;
 
 /// Reads an operation of a batch. The first word of the union is its `CU_STREAM_MEM_OP_*`.
-fn operation(params: &CUstreamBatchMemOpParams) -> Answer<Operation> {
+fn read_operation(params: &CUstreamBatchMemOpParams) -> Answer<Operation> {
     let [first, address, value, flags, ..] = params.words;
     let (kind, bytes) = match first as u32 {
         1 => (OperationKind::Wait, 4),
@@ -26,14 +26,13 @@ fn operation(params: &CUstreamBatchMemOpParams) -> Answer<Operation> {
     Ok(Operation { kind, address, bytes, value, flags })
 }
 
-fn batch(stream: u64, count: u32, params: u64, flags: u32, is_first_version: bool) -> Answer {
+fn run_batch(stream: u64, count: u32, params: u64, flags: u32, is_first_version: bool) -> Answer {
     let mut driver = process::enter()?;
     fail_if(count == 0 || count >= TOO_MANY || flags != 0, Code::INVALID_VALUE)?;
-    let place =
-        core::ptr::NonNull::new(params as *mut CUstreamBatchMemOpParams).ok_or(Code::INVALID_VALUE)?;
+    let place = core::ptr::NonNull::new(params as *mut CUstreamBatchMemOpParams).ok_or(Code::INVALID_VALUE)?;
     // SAFETY: the caller of the C function promises that it is null or an array of that many such structures.
     let params = unsafe { core::slice::from_raw_parts(place.as_ptr(), count as usize) };
-    let operations = params.iter().map(operation).collect::<Answer<Vec<Operation>>>()?;
+    let operations = params.iter().map(read_operation).collect::<Answer<Vec<Operation>>>()?;
     driver.operate(stream, &operations, is_first_version)
 }
 
@@ -62,7 +61,7 @@ entries! {
 
 forward! {
     cuStreamBatchMemOp | cuStreamBatchMemOp_ptsz(stream, count, paramArray, flags) =
-        batch(stream, count, paramArray, flags, true);
+        run_batch(stream, count, paramArray, flags, true);
     cuStreamBatchMemOp_v2 | cuStreamBatchMemOp_v2_ptsz(stream, count, paramArray, flags) =
-        batch(stream, count, paramArray, flags, false);
+        run_batch(stream, count, paramArray, flags, false);
 }

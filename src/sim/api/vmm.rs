@@ -1,6 +1,6 @@
 //! Virtual memory management.
 
-use super::boundary::get_or_refuse;
+use super::boundary::write_result_or_refuse;
 use crate::engine::answer::{Answer, fail, fail_if, invalid_if};
 use crate::engine::driver::Driver;
 use crate::engine::process;
@@ -12,7 +12,7 @@ use cupeer_spec::results::Result as Code;
 const NOT_A_HANDLE: &str = "Parameter handle is not a valid CUmemGenericAllocationHandle";
 
 /// Fails unless the flags are zero, which is the only value that cuda.h defines.
-fn no_flags(flags: u64) -> Answer {
+fn check_no_flags(flags: u64) -> Answer {
     invalid_if(flags != 0, "Parameter flags must be 0")
 }
 
@@ -20,24 +20,24 @@ forward! {
     cuMemRelease(handle) = process::enter()?.release_allocation(handle);
     cuMemAddressFree(ptr, size) = process::enter()?.free_addresses(ptr, size as u64);
     cuMemGetAllocationPropertiesFromHandle(prop, handle) =
-        get_or_refuse(prop, "Parameter prop cannot be NULL", |driver| driver.allocation_properties(handle));
+        write_result_or_refuse(prop, "Parameter prop cannot be NULL", |driver| driver.allocation_properties(handle));
     cuMemImportFromShareableHandle(handle, osHandle, shHandleType) =
-        get_or_refuse(handle, "Parameter handle cannot be NULL", |driver| {
+        write_result_or_refuse(handle, "Parameter handle cannot be NULL", |driver| {
             driver.import_allocation(osHandle.address(), shHandleType.0)
         });
     cuMemCreate(handle, size, prop, flags) =
-        get_or_refuse(handle, "Parameter handle cannot be NULL", |driver| {
+        write_result_or_refuse(handle, "Parameter handle cannot be NULL", |driver| {
             let wanted = prop.or_refuse("Parameter prop cannot be NULL")?;
-            no_flags(flags)?;
+            check_no_flags(flags)?;
             driver.create_allocation(size as u64, &wanted)
         });
-    cuMemRetainAllocationHandle(handle, addr) = get_or_refuse(handle, NOT_A_HANDLE, |driver| {
+    cuMemRetainAllocationHandle(handle, addr) = write_result_or_refuse(handle, NOT_A_HANDLE, |driver| {
         invalid_if(addr == 0, "Parameter addr cannot be NULL")?;
         driver.retain_allocation(addr)
     });
     cuMemAddressReserve(ptr, size, alignment, addr, flags) =
-        get_or_refuse(ptr, "Parameter ptr cannot be NULL", |driver| {
-            no_flags(flags)?;
+        write_result_or_refuse(ptr, "Parameter ptr cannot be NULL", |driver| {
+            check_no_flags(flags)?;
             driver.reserve_addresses(size as u64, alignment as u64, addr)
         });
 }
@@ -46,7 +46,7 @@ entry! {
     /// The answer does not depend on the device: all devices have the same granularity, which is both the
     /// minimum and the recommended granularity.
     fn cuMemGetAllocationGranularity(granularity, prop, option) {
-        process::check()?;
+        process::check_can_enter()?;
         let out = granularity.or_refuse("granularity return pointer cannot be NULL")?;
         prop.or_refuse("CUmemAllocationProp prop cannot be NULL")?;
         invalid_if(option.name().is_none(), "Invalid CUmemAllocationGranularity_flags option")?;
@@ -55,18 +55,18 @@ entry! {
     }
 
     fn cuMemMap(ptr, size, offset, handle, flags) {
-        process::check()?;
-        no_flags(flags)?;
+        process::check_can_enter()?;
+        check_no_flags(flags)?;
         // Wrong arguments are reported without waiting for devices to join.
-        let waits = process::enter()?.is_gathered(handle) == Ok(false);
-        let mut driver = if waits { super::multicast::gathered(handle)? } else { process::enter()? };
-        driver.map(ptr, size as u64, offset as u64, handle)
+        let waits = process::enter()?.has_all_devices(handle) == Ok(false);
+        let mut driver = if waits { super::multicast::lock_when_devices_joined(handle)? } else { process::enter()? };
+        driver.map_allocation(ptr, size as u64, offset as u64, handle)
     }
 
     /// Waits for all work, because mappings belong to no context. With late devices, does not wait.
     fn cuMemUnmap(ptr, size) {
-        let first = |driver: &mut Driver| Ok(if driver.is_late() { Vec::new() } else { driver.pending_anywhere() });
-        queue::settled(first)?.unmap(ptr, size as u64)
+        let first = |driver: &mut Driver| Ok(if driver.is_late() { Vec::new() } else { driver.all_pending() });
+        queue::lock_when_done(first)?.unmap_range(ptr, size as u64)
     }
 
     fn cuMemSetAccess(ptr, size, desc, count) {
@@ -84,8 +84,8 @@ entry! {
         let out = flags.or_refuse("Parameter flags cannot be NULL")?;
         let place = location.or_refuse("Parameter location cannot be NULL")?;
         invalid_if(ptr == 0, "Parameter ptr cannot be 0")?;
-        driver.check_place(&place)?;
-        let access = driver.access(&place, ptr);
+        driver.check_access_location(&place)?;
+        let access = driver.query_access(&place, ptr);
         out.put(access.unwrap_or(0));
         access.map(drop).ok_or_else(|| Code::INVALID_VALUE.into())
     }

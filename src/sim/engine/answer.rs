@@ -58,7 +58,7 @@ pub(crate) fn invalid_if(is_wrong: bool, message: &'static str) -> Answer {
 
 /// The value of an attribute of a pointer or a pool, in its width in C.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Value {
+pub(crate) enum AttributeValue {
     /// An `int`, an `unsigned int`, an enumeration, or a boolean value, which the driver writes as an `int`.
     Word(u32),
     /// A pointer, a handle, a size or a 64-bit number.
@@ -67,13 +67,13 @@ pub(crate) enum Value {
     Tokens(u64, u64),
 }
 
-impl Value {
+impl AttributeValue {
     /// Returns the bytes that the value has in memory.
-    pub(crate) fn bytes(self) -> Vec<u8> {
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
         match self {
-            Value::Word(value) => value.to_ne_bytes().into(),
-            Value::Wide(value) => value.to_ne_bytes().into(),
-            Value::Tokens(a, b) => [a.to_ne_bytes(), b.to_ne_bytes()].concat(),
+            AttributeValue::Word(value) => value.to_ne_bytes().into(),
+            AttributeValue::Wide(value) => value.to_ne_bytes().into(),
+            AttributeValue::Tokens(a, b) => [a.to_ne_bytes(), b.to_ne_bytes()].concat(),
         }
     }
 }

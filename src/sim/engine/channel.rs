@@ -28,7 +28,7 @@ const HOLDS_OFFSET: u64 = 1 << 40;
 /// An export, as a slot of the channel describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Export {
-    pub state: State,
+    pub state: SlotState,
     /// Number that the handle of this export contains, and that other handles do not.
     pub token: u32,
     /// The number of the memory file's descriptor in the exporting process.
@@ -46,7 +46,7 @@ pub(crate) struct Export {
 /// State of a slot, or kind of the export in the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(crate) enum State {
+pub(crate) enum SlotState {
     /// The slot is not in use.
     Free = 0,
     /// The slot describes an allocation.
@@ -66,20 +66,20 @@ impl Channel {
     /// same pid.
     pub(crate) fn create(nonce: u16) -> Option<Channel> {
         let channel = Channel(Backing::create(CHANNEL_NAME, SLOT_BYTES * u64::from(MOST_EXPORTS + 1))?);
-        channel.write_words(0, header(nonce)).ok()?;
+        channel.write_words(0, header_words(nonce)).ok()?;
         Some(channel)
     }
 
     /// Opens the channel of another process. Returns `None` if the channel has another nonce.
     pub(crate) fn open(pid: u32, descriptor: u16, nonce: u16) -> Option<Channel> {
         let channel = Channel(Backing::open(pid, u32::from(descriptor), CHANNEL_NAME)?);
-        (channel.read_words(0).ok()? == header(nonce)).then_some(channel)
+        (channel.read_words(0).ok()? == header_words(nonce)).then_some(channel)
     }
 
     /// Returns the file descriptor of the channel; `None` if the number does not fit in the 16 bits of a
     /// handle.
     pub(crate) fn descriptor(&self) -> Option<u16> {
-        u16::try_from(self.0.number()).ok()
+        u16::try_from(self.0.descriptor_number()).ok()
     }
 
     /// Returns the inode of the channel's file.
@@ -88,7 +88,7 @@ impl Channel {
     }
 
     /// Writes an export to a slot.
-    pub(crate) fn write(&self, slot: u16, content: &Export) -> Answer {
+    pub(crate) fn write_slot(&self, slot: u16, content: &Export) -> Answer {
         let uuid = u128::from_le_bytes(content.uuid);
         self.write_words(
             1 + u64::from(slot),
@@ -106,13 +106,13 @@ impl Channel {
     }
 
     /// Reads the export in a slot.
-    pub(crate) fn read(&self, slot: u16) -> Answer<Export> {
+    pub(crate) fn read_slot(&self, slot: u16) -> Answer<Export> {
         let [first, descriptor, inode, offset, size, low, high, _] = self.read_words(1 + u64::from(slot))?;
         let state = match first as u32 {
-            1 => State::Memory,
-            2 => State::Event,
-            3 => State::Ended,
-            _ => State::Free,
+            1 => SlotState::Memory,
+            2 => SlotState::Event,
+            3 => SlotState::Ended,
+            _ => SlotState::Free,
         };
         let (token, descriptor) = ((first >> 32) as u32, descriptor as u32);
         let uuid = (u128::from(low) | u128::from(high) << 64).to_le_bytes();
@@ -121,39 +121,39 @@ impl Channel {
 
     /// Locks the byte of a slot of another process, so that its owner sees the slot as in use. Returns false
     /// on failure.
-    pub(crate) fn hold(&self, slot: u16) -> bool {
-        self.0.hold(HOLDS_OFFSET + u64::from(slot))
+    pub(crate) fn hold_slot(&self, slot: u16) -> bool {
+        self.0.lock_shared(HOLDS_OFFSET + u64::from(slot))
     }
 
-    /// Unlocks the byte of a slot that [`Channel::hold`] locked.
-    pub(crate) fn let_go(&self, slot: u16) {
-        self.0.let_go(HOLDS_OFFSET + u64::from(slot));
+    /// Unlocks the byte of a slot that [`Channel::hold_slot`] locked.
+    pub(crate) fn release_slot(&self, slot: u16) {
+        self.0.unlock(HOLDS_OFFSET + u64::from(slot));
     }
 
     /// Returns true if another process holds a slot of this process.
     pub(crate) fn is_held(&self, slot: u16) -> bool {
-        self.0.is_held(HOLDS_OFFSET + u64::from(slot))
+        self.0.is_locked_elsewhere(HOLDS_OFFSET + u64::from(slot))
     }
 
     /// Opens the file of the channel once more. Returns the file, and the offset in the file of the page for
     /// the event of a slot.
-    pub(crate) fn event_page(&self, slot: u16) -> Option<(Backing, u64)> {
+    pub(crate) fn open_event_page(&self, slot: u16) -> Option<(Backing, u64)> {
         let after = (SLOT_BYTES * u64::from(MOST_EXPORTS + 1)).next_multiple_of(records::BYTES);
         Some((self.0.reopen()?, after + records::BYTES * u64::from(slot)))
     }
 
-    fn write_words(&self, place: u64, words: Words) -> Answer {
-        self.0.check()?;
-        self.0.put_words(place * SLOT_BYTES, &words)
+    fn write_words(&self, index: u64, words: Words) -> Answer {
+        self.0.check_still_open()?;
+        self.0.write_words(index * SLOT_BYTES, &words)
     }
 
-    fn read_words(&self, place: u64) -> Answer<Words> {
-        self.0.check()?;
-        self.0.words(place * SLOT_BYTES)
+    fn read_words(&self, index: u64) -> Answer<Words> {
+        self.0.check_still_open()?;
+        self.0.read_words(index * SLOT_BYTES)
     }
 }
 
-fn header(nonce: u16) -> Words {
+fn header_words(nonce: u16) -> Words {
     [MAGIC, nonce.into(), 0, 0, 0, 0, 0, 0]
 }
 
@@ -165,7 +165,7 @@ mod tests {
     fn another_opening_reads_and_holds_slots() {
         let mine = Channel::create(77).unwrap();
         let slot = Export {
-            state: State::Memory,
+            state: SlotState::Memory,
             token: 1,
             descriptor: 2,
             inode: 3,
@@ -173,12 +173,12 @@ mod tests {
             size: 5,
             uuid: [6; 16],
         };
-        mine.write(9, &slot).unwrap();
+        mine.write_slot(9, &slot).unwrap();
         let pid = std::process::id();
         let theirs = Channel::open(pid, mine.descriptor().unwrap(), 77).unwrap();
-        assert_eq!(theirs.read(9), Ok(slot));
-        assert_eq!(theirs.read(10).unwrap().state, State::Free);
-        assert!(theirs.hold(9) && mine.is_held(9) && !mine.is_held(10));
+        assert_eq!(theirs.read_slot(9), Ok(slot));
+        assert_eq!(theirs.read_slot(10).unwrap().state, SlotState::Free);
+        assert!(theirs.hold_slot(9) && mine.is_held(9) && !mine.is_held(10));
         drop(theirs);
         assert!(!mine.is_held(9));
         assert!(Channel::open(pid, mine.descriptor().unwrap(), 78).is_none());

@@ -2,14 +2,14 @@
 
 use super::answer::{Answer, fail, fail_if};
 use super::driver::{Driver, check_flags};
-use super::space::HandleOf;
+use super::space::HandleKind;
 use super::stack;
 use cupeer_spec::results::Result as Code;
 
 impl Driver {
     /// Fails if work in any context of a device has failed. As recorded, such a process cannot create or
     /// retain another context on the device.
-    fn check_not_failed(&self, device: usize) -> Answer {
+    fn check_device_not_failed(&self, device: usize) -> Answer {
         let failed = self.contexts.map.values().filter(|context| context.device == device);
         failed.filter_map(|context| context.failed).next().map_or(Ok(()), fail)
     }
@@ -17,29 +17,29 @@ impl Driver {
     /// `cuCtxCreate`: the new context becomes current.
     pub(crate) fn create_context(&mut self, device: usize, flags: u32) -> Answer<u64> {
         check_flags(flags)?;
-        self.check_not_failed(device)?;
-        let handle = self.space.handle(HandleOf::Context)?;
+        self.check_device_not_failed(device)?;
+        let handle = self.space.new_handle(HandleKind::Context)?;
         self.contexts.insert(handle, device, flags, false);
-        stack::push(handle);
+        stack::push_context(handle);
         Ok(handle)
     }
 
     /// `cuCtxDestroy`.
     pub(crate) fn destroy_context(&mut self, handle: u64) -> Answer {
         fail_if(self.context(handle)?.primary, Code::INVALID_CONTEXT)?;
-        self.tear_down(handle);
-        if stack::current() == handle {
-            stack::pop();
+        self.destroy_objects_of(handle);
+        if stack::current_context() == handle {
+            stack::pop_context();
         }
         // Only now can the next context get this handle. The handle of a primary context stays with its
         // device.
-        self.space.end(HandleOf::Context, handle);
+        self.space.recycle_handle(HandleKind::Context, handle);
         Ok(())
     }
 
     /// `cuCtxDetach`, for the current context only. The last detach destroys the context.
     pub(crate) fn detach_context(&mut self, handle: u64) -> Answer {
-        fail_if(stack::current() != handle, Code::INVALID_CONTEXT)?;
+        fail_if(stack::current_context() != handle, Code::INVALID_CONTEXT)?;
         let context = self.context_mut(handle)?;
         if context.attached > 1 {
             context.attached -= 1;
@@ -49,13 +49,13 @@ impl Driver {
     }
 
     /// Destroys a context together with its streams, memory, and all other objects.
-    fn tear_down(&mut self, handle: u64) {
+    fn destroy_objects_of(&mut self, handle: u64) {
         self.remove_streams_of(handle);
         self.remove_events_of(handle);
-        self.modules.remove_of(handle);
+        self.modules.unload_of_context(handle);
         self.graphs.remove_captures_of(handle);
         self.remove_arrays_of(handle);
-        self.free_all_of(handle);
+        self.free_memory_of_context(handle);
         for context in self.contexts.all_mut() {
             context.peers.remove(&handle);
         }
@@ -67,9 +67,9 @@ impl Driver {
 
     /// `cuDevicePrimaryCtxRetain`.
     pub(crate) fn retain_primary(&mut self, device: usize) -> Answer<u64> {
-        self.check_not_failed(device)?;
+        self.check_device_not_failed(device)?;
         if self.contexts.primary(device).handle == 0 {
-            self.contexts.primary(device).handle = self.space.handle(HandleOf::Context)?;
+            self.contexts.primary(device).handle = self.space.new_handle(HandleKind::Context)?;
         }
         let primary = self.contexts.primary(device);
         primary.retained += 1;
@@ -94,7 +94,7 @@ impl Driver {
         if primary.retained == 0 {
             primary.flags = 0;
             let handle = primary.handle;
-            self.tear_down(handle);
+            self.destroy_objects_of(handle);
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Driver {
     pub(crate) fn reset_primary(&mut self, device: usize) {
         let handle = self.contexts.primary(device).handle;
         if handle != 0 {
-            self.tear_down(handle);
+            self.destroy_objects_of(handle);
         }
     }
 

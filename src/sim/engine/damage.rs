@@ -2,8 +2,8 @@
 //! moves as within one memory.
 
 use super::answer::Answer;
-use super::places::Place;
-use cupeer_topology::Data;
+use super::places::Storage;
+use cupeer_topology::LinkDamage;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -14,31 +14,31 @@ pub(crate) struct DamagedLink {
     pub from: usize,
     /// Index in the machine of the device that has the memory.
     pub to: usize,
-    pub data: Data,
+    pub data: LinkDamage,
 }
 
 /// Data that links of the kind `stale` delay: the last write over each link, and the result of the last read
 /// of each place.
 #[derive(Default)]
-struct Late {
-    writes: Vec<((usize, usize), Place, Vec<u8>)>,
+struct StaleData {
+    writes: Vec<((usize, usize), Storage, Vec<u8>)>,
     reads: HashMap<(usize, usize, String), Vec<u8>>,
 }
 
-static LATE: Mutex<Option<Late>> = Mutex::new(None);
+static LATE: Mutex<Option<StaleData>> = Mutex::new(None);
 
 impl DamagedLink {
     /// Returns true if no transfer over the link ever ends.
     pub(crate) fn stalls(&self) -> bool {
-        self.data == Data::Stall
+        self.data == LinkDamage::Stall
     }
 
-    fn write(&self, to: &Place, bytes: &[u8]) -> Answer {
+    fn write(&self, to: &Storage, bytes: &[u8]) -> Answer {
         match self.data {
-            Data::Good => to.write(bytes),
-            Data::Lost => Ok(()),
-            Data::Stall => stall(),
-            Data::Stale => {
+            LinkDamage::Good => to.write(bytes),
+            LinkDamage::Lost => Ok(()),
+            LinkDamage::Stall => block_forever(),
+            LinkDamage::Stale => {
                 let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
                 let writes = &mut late.get_or_insert_default().writes;
                 let ends = (self.from, self.to);
@@ -49,11 +49,11 @@ impl DamagedLink {
         }
     }
 
-    fn read(&self, from: &Place, bytes: &mut [u8]) -> Answer {
+    fn read(&self, from: &Storage, bytes: &mut [u8]) -> Answer {
         match self.data {
-            Data::Good | Data::Lost => from.read(bytes),
-            Data::Stall => stall(),
-            Data::Stale => {
+            LinkDamage::Good | LinkDamage::Lost => from.read(bytes),
+            LinkDamage::Stall => block_forever(),
+            LinkDamage::Stale => {
                 from.read(bytes)?;
                 let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
                 let key = (self.from, self.to, format!("{} {}", from.identity(), bytes.len()));
@@ -68,12 +68,12 @@ impl DamagedLink {
 }
 
 /// Writes bytes to a place, over a damaged link if there is one.
-pub(crate) fn write(damaged: Option<DamagedLink>, to: &Place, bytes: &[u8]) -> Answer {
+pub(crate) fn write_over_link(damaged: Option<DamagedLink>, to: &Storage, bytes: &[u8]) -> Answer {
     damaged.map_or_else(|| to.write(bytes), |damaged| damaged.write(to, bytes))
 }
 
 /// Reads bytes from a place, over a damaged link if there is one.
-pub(crate) fn read(damaged: Option<DamagedLink>, from: &Place, bytes: &mut [u8]) -> Answer {
+pub(crate) fn read_over_link(damaged: Option<DamagedLink>, from: &Storage, bytes: &mut [u8]) -> Answer {
     match damaged {
         Some(damaged) => damaged.read(from, bytes),
         None => from.read(bytes),
@@ -81,7 +81,7 @@ pub(crate) fn read(damaged: Option<DamagedLink>, from: &Place, bytes: &mut [u8])
 }
 
 /// Blocks the calling thread until the process ends.
-pub(crate) fn stall() -> ! {
+pub(crate) fn block_forever() -> ! {
     loop {
         std::thread::park();
     }

@@ -22,7 +22,7 @@ const DEVICE: u32 = 6;
 
 /// An object that processes can share by a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shareable {
+pub(crate) enum ShareableKind {
     /// An allocation of `cuMemCreate`.
     Allocation = 1,
     /// A memory pool. Its part of memory holds the table of the pointers that the pool exports.
@@ -32,7 +32,7 @@ pub(crate) enum Shareable {
 /// The part of device memory for which a descriptor stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MemoryPart {
-    pub thing: Shareable,
+    pub thing: ShareableKind,
     /// The index of the device in the machine.
     pub device: usize,
     /// Offset of the part in the device's memory, in bytes.
@@ -42,7 +42,7 @@ pub(crate) struct MemoryPart {
 
 impl MemoryPart {
     /// Encodes the part as a position in the file. Returns `None` if a field has too few bits.
-    fn position(self) -> Option<i64> {
+    fn to_position(self) -> Option<i64> {
         let part = |bytes: u64| {
             let parts = bytes / GRANULARITY;
             (bytes.is_multiple_of(GRANULARITY) && parts < 1 << PART).then_some(parts)
@@ -62,8 +62,7 @@ impl MemoryPart {
             field
         };
         let (size, offset, kind, device) = (take(PART), take(PART), take(KIND), take(DEVICE));
-        let thing =
-            [Shareable::Allocation, Shareable::Pool].into_iter().find(|thing| *thing as u64 == kind)?;
+        let thing = [ShareableKind::Allocation, ShareableKind::Pool].into_iter().find(|thing| *thing as u64 == kind)?;
         (rest == MAGIC && size > 0).then_some(MemoryPart {
             thing,
             device: device as usize,
@@ -74,14 +73,14 @@ impl MemoryPart {
 }
 
 /// Creates a descriptor for a part of a file. The program owns the descriptor, and closes it.
-pub(crate) fn issue(memory: &Backing, part: MemoryPart) -> Option<i32> {
-    let position = part.position()?;
+pub(crate) fn create_descriptor(memory: &Backing, part: MemoryPart) -> Option<i32> {
+    let position = part.to_position()?;
     let opened = memory.reopen()?;
-    if !opened.hold(part.offset) || !opened.seek(position) {
+    if !opened.lock_shared(part.offset) || !opened.seek(position) {
         return None;
     }
-    let descriptor = opened.give_away();
-    if part.thing == Shareable::Pool {
+    let descriptor = opened.into_descriptor();
+    if part.thing == ShareableKind::Pool {
         // As recorded, programs that the process starts inherit the descriptor of a pool, but not the
         // descriptor of an allocation. SAFETY: the call takes only numbers, and no other code has the
         // descriptor yet.
@@ -92,7 +91,7 @@ pub(crate) fn issue(memory: &Backing, part: MemoryPart) -> Option<i32> {
 
 /// Reads a descriptor that the program passed. Returns the part for which it stands, and its file, opened
 /// once more.
-pub(crate) fn read(descriptor: i32) -> Option<(MemoryPart, Backing)> {
+pub(crate) fn read_descriptor(descriptor: i32) -> Option<(MemoryPart, Backing)> {
     let memory = Backing::open_own(descriptor, MEMORY_NAME)?;
     // SAFETY: the call takes only numbers, and changes nothing.
     let position = unsafe { libc::lseek(descriptor, 0, libc::SEEK_CUR) };
@@ -110,37 +109,36 @@ pub(crate) fn close(descriptor: i32) {
 mod tests {
     use super::*;
 
-    const PART: MemoryPart =
-        MemoryPart { thing: Shareable::Allocation, device: 5, offset: 6 << 20, size: 4 << 20 };
+    const PART: MemoryPart = MemoryPart { thing: ShareableKind::Allocation, device: 5, offset: 6 << 20, size: 4 << 20 };
 
     #[test]
     fn a_position_says_all() {
-        assert_eq!(MemoryPart::from_position(PART.position().unwrap()), Some(PART));
-        let most = MemoryPart { thing: Shareable::Pool, device: 63, offset: 31 << 40, size: 31 << 40 };
-        assert_eq!(MemoryPart::from_position(most.position().unwrap()), Some(most));
+        assert_eq!(MemoryPart::from_position(PART.to_position().unwrap()), Some(PART));
+        let most = MemoryPart { thing: ShareableKind::Pool, device: 63, offset: 31 << 40, size: 31 << 40 };
+        assert_eq!(MemoryPart::from_position(most.to_position().unwrap()), Some(most));
         for position in [0, -1, 4096, i64::MAX] {
             assert_eq!(MemoryPart::from_position(position), None, "{position}");
         }
         for wrong in [MemoryPart { size: 4096, ..PART }, MemoryPart { offset: 32 << 40, ..PART }] {
-            assert_eq!(wrong.position(), None);
+            assert_eq!(wrong.to_position(), None);
         }
-        assert_eq!(MemoryPart { device: 64, ..PART }.position(), None);
+        assert_eq!(MemoryPart { device: 64, ..PART }.to_position(), None);
     }
 
     #[test]
     fn a_descriptor_holds_its_memory_as_long_as_it_or_a_copy_of_it_is_open() {
         let memory = Backing::create(MEMORY_NAME, 64 << 20).unwrap();
-        let descriptor = issue(&memory, PART).unwrap();
+        let descriptor = create_descriptor(&memory, PART).unwrap();
         // SAFETY: the call takes only a number, and the descriptor is this test's own.
         let copy = unsafe { libc::dup(descriptor) };
-        assert_eq!(read(copy).unwrap().0, PART);
-        assert_eq!(read(copy).unwrap().1.inode(), memory.inode());
-        assert!(memory.is_held(PART.offset) && !memory.is_held(0));
+        assert_eq!(read_descriptor(copy).unwrap().0, PART);
+        assert_eq!(read_descriptor(copy).unwrap().1.inode(), memory.inode());
+        assert!(memory.is_locked_elsewhere(PART.offset) && !memory.is_locked_elsewhere(0));
         close(descriptor);
-        assert!(memory.is_held(PART.offset));
+        assert!(memory.is_locked_elsewhere(PART.offset));
         close(copy);
-        assert!(!memory.is_held(PART.offset));
-        assert!(read(memory.number()).is_none(), "the memory's own descriptor is no part");
-        assert!(read(0).is_none() && read(-1).is_none());
+        assert!(!memory.is_locked_elsewhere(PART.offset));
+        assert!(read_descriptor(memory.descriptor_number()).is_none(), "the memory's own descriptor is no part");
+        assert!(read_descriptor(0).is_none() && read_descriptor(-1).is_none());
     }
 }

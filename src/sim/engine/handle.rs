@@ -9,7 +9,7 @@ use cupeer_topology::PciAddress;
 
 /// Kind of object that a handle stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum IpcHandleKind {
     /// The handle of an allocation, from `cuIpcGetMemHandle`.
     Memory = 6,
     /// The handle of an event, from `cuIpcGetEventHandle`.
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
 
 /// Content of a handle: how an importing process finds the export.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Locator {
+pub(crate) struct ExportLocator {
     /// The pid of the exporting process, in its own namespace.
     pub pid: u32,
     /// The number of the channel's file descriptor in the exporting process.
@@ -30,7 +30,12 @@ pub(crate) struct Locator {
 }
 
 /// Returns the bytes of a handle. `size` and `gpu` are only for people who read the bytes.
-pub(crate) fn write(kind: Kind, locator: Locator, size: u64, gpu: Option<PciAddress>) -> [u8; 64] {
+pub(crate) fn encode_handle(
+    kind: IpcHandleKind,
+    locator: ExportLocator,
+    size: u64,
+    gpu: Option<PciAddress>,
+) -> [u8; 64] {
     let mut bytes = [0; 64];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     put(0, &(0x5555_0000_0000_u64 | u64::from(locator.token)).to_le_bytes());
@@ -48,13 +53,13 @@ pub(crate) fn write(kind: Kind, locator: Locator, size: u64, gpu: Option<PciAddr
 }
 
 /// Returns the content of a handle; `None` for bytes that are not a handle of this kind.
-pub(crate) fn read(kind: Kind, bytes: &[u8; 64]) -> Option<Locator> {
+pub(crate) fn decode_handle(kind: IpcHandleKind, bytes: &[u8; 64]) -> Option<ExportLocator> {
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
     if bytes[36] != kind as u8 || half(54) != checksum(bytes) {
         return None;
     }
-    Some(Locator { pid: word(48), channel: half(52), slot: half(34), token: word(24) })
+    Some(ExportLocator { pid: word(48), channel: half(52), slot: half(34), token: word(24) })
 }
 
 /// FNV-1a over the bytes of a handle that are checked, except those that name the exporter, folded to 16
@@ -70,25 +75,25 @@ mod tests {
     use super::*;
 
     const PCI: PciAddress = PciAddress { domain: 0, bus: 0x1b, device: 3 };
-    const LOCATOR: Locator = Locator { pid: 0x26a, channel: 512, slot: 3, token: 0xdead_0001 };
+    const LOCATOR: ExportLocator = ExportLocator { pid: 0x26a, channel: 512, slot: 3, token: 0xdead_0001 };
 
     #[test]
     fn it_reads_what_it_writes() {
-        let bytes = write(Kind::Memory, LOCATOR, 256, Some(PCI));
-        assert_eq!(read(Kind::Memory, &bytes), Some(LOCATOR));
-        assert_eq!(read(Kind::Event, &bytes), None);
+        let bytes = encode_handle(IpcHandleKind::Memory, LOCATOR, 256, Some(PCI));
+        assert_eq!(decode_handle(IpcHandleKind::Memory, &bytes), Some(LOCATOR));
+        assert_eq!(decode_handle(IpcHandleKind::Event, &bytes), None);
         assert_eq!(bytes[8..12], 0x26au32.to_le_bytes());
         assert_eq!(bytes[32..34], [3, 0x1b]);
-        assert_eq!(read(Kind::Memory, &[0; 64]), None);
-        assert_eq!(read(Kind::Memory, &[0xa5; 64]), None);
+        assert_eq!(decode_handle(IpcHandleKind::Memory, &[0; 64]), None);
+        assert_eq!(decode_handle(IpcHandleKind::Memory, &[0xa5; 64]), None);
     }
 
     #[test]
     fn each_byte_is_checked_or_ignored_as_recorded() {
         for at in 0..64 {
-            let mut bytes = write(Kind::Memory, LOCATOR, 256, Some(PCI));
+            let mut bytes = encode_handle(IpcHandleKind::Memory, LOCATOR, 256, Some(PCI));
             bytes[at] ^= 0xff;
-            let got = read(Kind::Memory, &bytes);
+            let got = decode_handle(IpcHandleKind::Memory, &bytes);
             match at {
                 24..=27 | 32..=36 | 52..=55 => assert_eq!(got, None, "{at}"),
                 48..=51 => assert!(got.is_some_and(|l| l.pid != LOCATOR.pid), "{at}"),

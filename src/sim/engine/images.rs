@@ -9,7 +9,7 @@ use cupeer_spec::results::Result as Code;
 
 /// A global variable of a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Global {
+pub(crate) struct GlobalVariable {
     pub name: String,
     /// Initial content of the variable. If it is shorter than the variable, the rest is zero.
     pub bytes: Vec<u8>,
@@ -19,10 +19,10 @@ pub(crate) struct Global {
 
 /// The content of an image: the names that a module defines.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Image {
+pub(crate) enum ModuleImage {
     Known {
         functions: Vec<String>,
-        globals: Vec<Global>,
+        globals: Vec<GlobalVariable>,
         /// The sizes in bytes of the parameters of each function, if the image contains them.
         parameters: Vec<Vec<u64>>,
     },
@@ -39,58 +39,58 @@ const FAT: u32 = 0xba55_ed50;
 /// The most bytes of an image.
 pub(crate) const MOST_BYTES: u64 = 4 << 30;
 
-impl Image {
+impl ModuleImage {
     /// Returns the content of an image.
-    pub(crate) fn read(bytes: &[u8]) -> Answer<Image> {
+    pub(crate) fn parse_image(bytes: &[u8]) -> Answer<ModuleImage> {
         if bytes.starts_with(ELF) {
             return read_elf(bytes).ok_or_else(|| Code::INVALID_IMAGE.into());
         }
         if bytes.starts_with(&FAT.to_le_bytes()) {
-            return Ok(Image::Opaque);
+            return Ok(ModuleImage::Opaque);
         }
         match std::str::from_utf8(bytes) {
-            Ok(text) if text.trim_end_matches('\0') == PTX.trim_end_matches('\0') => Ok(Image::Own),
+            Ok(text) if text.trim_end_matches('\0') == PTX.trim_end_matches('\0') => Ok(ModuleImage::Own),
             Ok(text) => read_ptx(text).ok_or_else(|| Code::INVALID_PTX.into()),
             Err(_) => fail(Code::INVALID_IMAGE),
         }
     }
 
     /// Returns the names of the functions; none if they are unknown.
-    pub(crate) fn functions(&self) -> &[String] {
+    pub(crate) fn function_names(&self) -> &[String] {
         match self {
-            Image::Known { functions, .. } => functions,
-            Image::Own | Image::Opaque => &[],
+            ModuleImage::Known { functions, .. } => functions,
+            ModuleImage::Own | ModuleImage::Opaque => &[],
         }
     }
 
     /// Returns the sizes in bytes of the parameters of a function; `None` if they are unknown.
-    pub(crate) fn parameters(&self, name: &str) -> Option<Vec<u64>> {
+    pub(crate) fn parameter_sizes(&self, name: &str) -> Option<Vec<u64>> {
         match self {
-            Image::Known { functions, parameters, .. } => {
+            ModuleImage::Known { functions, parameters, .. } => {
                 parameters.get(functions.iter().position(|known| known == name)?).cloned()
             }
-            Image::Own => {
+            ModuleImage::Own => {
                 let kernel = Kernel::ALL.iter().find(|kernel| kernel.name() == name)?;
-                Some(vec![8; kernel.parameters()])
+                Some(vec![8; kernel.parameter_count()])
             }
-            Image::Opaque => None,
+            ModuleImage::Opaque => None,
         }
     }
 
     /// Returns true if the image may define a function of this name.
     pub(crate) fn has_function(&self, name: &str) -> bool {
         let is_own = || Kernel::ALL.iter().any(|kernel| kernel.name() == name);
-        matches!(self, Image::Opaque)
-            || *self == Image::Own && is_own()
-            || self.functions().iter().any(|known| known == name)
+        matches!(self, ModuleImage::Opaque)
+            || *self == ModuleImage::Own && is_own()
+            || self.function_names().iter().any(|known| known == name)
     }
 
     /// Returns the variable of this name, if the image may define one.
-    pub(crate) fn global(&self, name: &str) -> Option<Global> {
+    pub(crate) fn find_global(&self, name: &str) -> Option<GlobalVariable> {
         match self {
-            Image::Known { globals, .. } => globals.iter().find(|global| global.name == name).cloned(),
-            Image::Own => None,
-            Image::Opaque => Some(Global { name: name.into(), bytes: Vec::new(), size: OPAQUE_SIZE }),
+            ModuleImage::Known { globals, .. } => globals.iter().find(|global| global.name == name).cloned(),
+            ModuleImage::Own => None,
+            ModuleImage::Opaque => Some(GlobalVariable { name: name.into(), bytes: Vec::new(), size: OPAQUE_SIZE }),
         }
     }
 }
@@ -107,7 +107,7 @@ pub(crate) fn header_size(magic: [u8; 4]) -> usize {
 
 /// Returns the number of bytes of an image, from its header; `None` for a text, which ends in NUL.
 pub(crate) fn image_size(head: &[u8; 64]) -> Option<u64> {
-    let at = |offset, width| number(head, offset, width).unwrap_or(0);
+    let at = |offset, width| read_number(head, offset, width).unwrap_or(0);
     if head.starts_with(ELF) {
         let sections = at(0x28, 8).saturating_add(at(0x3a, 2) * at(0x3c, 2));
         let segments = at(0x20, 8).saturating_add(at(0x36, 2) * at(0x38, 2));
@@ -117,7 +117,7 @@ pub(crate) fn image_size(head: &[u8; 64]) -> Option<u64> {
 }
 
 /// Reads a little-endian number of `width` bytes.
-fn number(bytes: &[u8], offset: u64, width: usize) -> Option<u64> {
+fn read_number(bytes: &[u8], offset: u64, width: usize) -> Option<u64> {
     let start = usize::try_from(offset).ok()?;
     let field = bytes.get(start..start.checked_add(width)?)?;
     Some(field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
@@ -131,11 +131,11 @@ fn slice_at(bytes: &[u8], offset: u64, size: u64) -> Option<&[u8]> {
 
 /// Reads the symbols of a cubin. Kernels are the functions whose symbols have the flag that CUDA sets for an
 /// entry.
-fn read_elf(bytes: &[u8]) -> Option<Image> {
+fn read_elf(bytes: &[u8]) -> Option<ModuleImage> {
     const SYMTAB: u64 = 2;
     const NOBITS: u64 = 8;
     const ENTRY: u64 = 0x10;
-    let field = |offset, width| number(bytes, offset, width);
+    let field = |offset, width| read_number(bytes, offset, width);
     let (table, step, count) = (field(0x28, 8)?, field(0x3a, 2)?, field(0x3c, 2)?);
     let section = |index: u64| -> Option<[u64; 4]> {
         let at = table.checked_add(index.checked_mul(step)?)?;
@@ -150,7 +150,7 @@ fn read_elf(bytes: &[u8]) -> Option<Image> {
         let [_, names, names_size, _] = section(link)?;
         let names = slice_at(bytes, names, names_size)?;
         for symbol in slice_at(bytes, offset, size)?.chunks_exact(24) {
-            let field = |offset, width| number(symbol, offset, width);
+            let field = |offset, width| read_number(symbol, offset, width);
             let name = names.get(usize::try_from(field(0, 4)?).ok()?..)?;
             let name = String::from_utf8_lossy(name.split(|byte| *byte == 0).next()?).into_owned();
             let (kind, other, home) = (field(4, 1)? & 15, field(5, 1)?, field(6, 2)?);
@@ -160,17 +160,17 @@ fn read_elf(bytes: &[u8]) -> Option<Image> {
                 let [of, start, _, _] = section(home)?;
                 let (value, size) = (field(8, 8)?, field(16, 8)?);
                 let data = if of == NOBITS { None } else { slice_at(bytes, start.checked_add(value)?, size) };
-                globals.push(Global { name, bytes: data.unwrap_or_default().into(), size });
+                globals.push(GlobalVariable { name, bytes: data.unwrap_or_default().into(), size });
             }
         }
     }
-    Some(Image::Known { functions, globals, parameters: Vec::new() })
+    Some(ModuleImage::Known { functions, globals, parameters: Vec::new() })
 }
 
 /// Reads PTX: its kernels, and its variables outside of functions. Returns `None` for a text that is not PTX.
-fn read_ptx(text: &str) -> Option<Image> {
+fn read_ptx(text: &str) -> Option<ModuleImage> {
     let text = without_comments(text.trim_end_matches('\0'));
-    let words = words(&text);
+    let words = split_words(&text);
     if !words.contains(&".version") {
         return None;
     }
@@ -196,11 +196,11 @@ fn read_ptx(text: &str) -> Option<Image> {
         }
         at += 1;
     }
-    Some(Image::Known { functions, globals, parameters })
+    Some(ModuleImage::Known { functions, globals, parameters })
 }
 
 /// Reads the declaration of a variable after its state space, such as `.align 4 .b8 name[8] = {1, 2}`.
-fn read_variable(words: &[&str]) -> Option<Global> {
+fn read_variable(words: &[&str]) -> Option<GlobalVariable> {
     let mut element = None;
     let mut count = 1u64;
     let mut words = words.iter().copied();
@@ -220,12 +220,12 @@ fn read_variable(words: &[&str]) -> Option<Global> {
         match word {
             "[" => count = count.checked_mul(words.next()?.parse().unwrap_or(1))?,
             "=" | "{" | "}" | "]" | "," => {}
-            value => bytes.extend_from_slice(&literal(value)?.to_le_bytes()[..element]),
+            value => bytes.extend_from_slice(&parse_literal(value)?.to_le_bytes()[..element]),
         }
     }
     let size = count.checked_mul(element as u64).filter(|size| *size <= MOST_BYTES)?;
     bytes.truncate(size as usize);
-    Some(Global { name: name.into(), bytes, size })
+    Some(GlobalVariable { name: name.into(), bytes, size })
 }
 
 /// Returns the number of bytes of an element of a PTX type, such as 4 for `.u32`.
@@ -234,7 +234,7 @@ fn element_bytes(kind: &str) -> Option<usize> {
     matches!(bits, 8 | 16 | 32 | 64).then_some(bits / 8)
 }
 
-fn literal(text: &str) -> Option<u64> {
+fn parse_literal(text: &str) -> Option<u64> {
     let hexadecimal = |digits| u64::from_str_radix(digits, 16).ok();
     let (sign, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
     let digits = digits.trim_end_matches('U');
@@ -264,7 +264,7 @@ fn without_comments(text: &str) -> String {
 }
 
 /// Splits a text into words. Each bracket, comma, semicolon, and equals sign is a word by itself.
-fn words(text: &str) -> Vec<&str> {
+fn split_words(text: &str) -> Vec<&str> {
     let single = |c: char| "{}()[],;=".contains(c);
     let mut words = Vec::new();
     for run in text.split_whitespace() {
@@ -295,27 +295,27 @@ mod tests {
                     .global .attribute(.managed) .align 8 .v2 .f32 pair;\n\
                     .visible .entry sum(\n.param .u64 a)\n{ .reg .u32 %r; ld.global.u32 %r, [a]; }\n\
                     .entry _Z3fooPi(.param .u64 b) { .shared .b8 not[4]; }\0";
-        let image = Image::read(text.as_bytes()).unwrap();
-        assert_eq!(image.functions(), ["sum", "_Z3fooPi"]);
-        let found = |name: &str| image.global(name).map(|global| (global.size, global.bytes));
+        let image = ModuleImage::parse_image(text.as_bytes()).unwrap();
+        assert_eq!(image.function_names(), ["sum", "_Z3fooPi"]);
+        let found = |name: &str| image.find_global(name).map(|global| (global.size, global.bytes));
         assert_eq!(found("my_constant"), Some((4, vec![0x3a, 1, 0, 0])));
         assert_eq!(found("text"), Some((4, vec![72, 105])));
         assert_eq!(found("pair"), Some((8, vec![])));
         assert_eq!((found("not"), image.has_function("nor")), (None, false));
-        assert_eq!((image.parameters("sum"), image.parameters("nor")), (Some(vec![8]), None));
+        assert_eq!((image.parameter_sizes("sum"), image.parameter_sizes("nor")), (Some(vec![8]), None));
     }
 
     #[test]
     fn other_bytes_are_refused_and_a_fat_binary_has_every_name() {
-        assert_eq!(Image::read(b"hello").unwrap_err().code, Code::INVALID_PTX);
-        assert_eq!(Image::read(b"\xff\xfe").unwrap_err().code, Code::INVALID_IMAGE);
-        assert_eq!(Image::read(b"\x7fELF").unwrap_err().code, Code::INVALID_IMAGE);
+        assert_eq!(ModuleImage::parse_image(b"hello").unwrap_err().code, Code::INVALID_PTX);
+        assert_eq!(ModuleImage::parse_image(b"\xff\xfe").unwrap_err().code, Code::INVALID_IMAGE);
+        assert_eq!(ModuleImage::parse_image(b"\x7fELF").unwrap_err().code, Code::INVALID_IMAGE);
         let mut head = [0; 64];
         head[..4].copy_from_slice(&FAT.to_le_bytes());
         (head[6], head[8]) = (16, 100);
         assert_eq!(image_size(&head), Some(116));
-        let image = Image::read(&head).unwrap();
-        assert!(image.has_function("any") && image.global("any").unwrap().size == OPAQUE_SIZE);
+        let image = ModuleImage::parse_image(&head).unwrap();
+        assert!(image.has_function("any") && image.find_global("any").unwrap().size == OPAQUE_SIZE);
     }
 
     #[test]
@@ -326,7 +326,7 @@ mod tests {
         for at in 0..elf.len() {
             for byte in [1, 2, 0x7f, 0xff] {
                 let old = std::mem::replace(&mut elf[at], byte);
-                let _ = Image::read(&elf);
+                let _ = ModuleImage::parse_image(&elf);
                 elf[at] = old;
             }
         }

@@ -32,15 +32,15 @@ pub(crate) struct JobMemory {
 impl JobMemory {
     /// Takes a slot for this process. Returns `None` if the process belongs to no job, or if no slot is free.
     pub(crate) fn join() -> Option<JobMemory> {
-        JobMemory::open(Backing::open_path(std::env::var(env::STATUS).ok()?, FILE)?)
+        JobMemory::take_slot(Backing::open_path(std::env::var(env::STATUS).ok()?, FILE)?)
     }
 
-    fn open(file: Backing) -> Option<JobMemory> {
-        let slot = file.exclusively(CHANGE_LOCK, || {
+    fn take_slot(file: Backing) -> Option<JobMemory> {
+        let slot = file.run_exclusively(CHANGE_LOCK, || {
             let free =
-                (0..MOST_PROCESSES).find(|slot| !file.is_held(HOLDS + slot)).ok_or(Code::OUT_OF_MEMORY)?;
-            file.put_words(ROOM + SLOT_BYTES * free, &[0; WORDS])?;
-            file.hold(HOLDS + free);
+                (0..MOST_PROCESSES).find(|slot| !file.is_locked_elsewhere(HOLDS + slot)).ok_or(Code::OUT_OF_MEMORY)?;
+            file.write_words(ROOM + SLOT_BYTES * free, &[0; WORDS])?;
+            file.lock_shared(HOLDS + free);
             Ok(free)
         });
         slot.ok().map(|slot| JobMemory { file, slot })
@@ -53,9 +53,9 @@ impl JobMemory {
         const GAP: u64 = 16;
         let (mut sum, mut last) = (0, 0);
         for slot in (0..MOST_PROCESSES).filter(|slot| *slot != self.slot) {
-            if self.file.is_held(HOLDS + slot) {
+            if self.file.is_locked_elsewhere(HOLDS + slot) {
                 let at = ROOM + SLOT_BYTES * slot + (device * size_of::<u64>()) as u64;
-                sum += self.file.words(at).map_or(0, |[used]| used);
+                sum += self.file.read_words(at).map_or(0, |[used]| used);
                 last = slot;
             } else if slot > last.max(self.slot) + GAP {
                 break;
@@ -66,8 +66,8 @@ impl JobMemory {
 
     /// Adds `more` bytes to the `used` bytes of this process on a device that has `total` bytes. Fails if all
     /// processes of the job would use more than `total`.
-    pub(crate) fn take(&self, device: usize, used: u64, more: u64, total: u64) -> Answer {
-        self.file.exclusively(CHANGE_LOCK, || {
+    pub(crate) fn take_memory(&self, device: usize, used: u64, more: u64, total: u64) -> Answer {
+        self.file.run_exclusively(CHANGE_LOCK, || {
             let all = self.used_by_others(device).saturating_add(used).saturating_add(more);
             if all > total { Err(Code::OUT_OF_MEMORY.into()) } else { self.set_used(device, used + more) }
         })
@@ -76,7 +76,7 @@ impl JobMemory {
     /// Writes the number of bytes of a device that this process uses to its slot.
     pub(crate) fn set_used(&self, device: usize, used: u64) -> Answer {
         let at = ROOM + SLOT_BYTES * self.slot + (device * size_of::<u64>()) as u64;
-        self.file.put_words(at, &[used])
+        self.file.write_words(at, &[used])
     }
 }
 
@@ -88,17 +88,17 @@ mod tests {
     #[test]
     fn processes_share_the_room_of_a_device_until_they_end() {
         let file = Backing::create(FILE, BYTES).unwrap();
-        let [one, two] = [(); 2].map(|()| JobMemory::open(file.reopen().unwrap()).unwrap());
+        let [one, two] = [(); 2].map(|()| JobMemory::take_slot(file.reopen().unwrap()).unwrap());
         assert_ne!(one.slot, two.slot);
-        one.take(3, 0, 60, 100).unwrap();
+        one.take_memory(3, 0, 60, 100).unwrap();
         assert_eq!((two.used_by_others(3), two.used_by_others(2), one.used_by_others(3)), (60, 0, 0));
-        assert_eq!(two.take(3, 0, 50, 100), fail(Code::OUT_OF_MEMORY));
-        two.take(3, 0, 40, 100).unwrap();
+        assert_eq!(two.take_memory(3, 0, 50, 100), fail(Code::OUT_OF_MEMORY));
+        two.take_memory(3, 0, 40, 100).unwrap();
         one.set_used(3, 10).unwrap();
-        two.take(3, 40, 50, 100).unwrap();
+        two.take_memory(3, 40, 50, 100).unwrap();
         drop(one);
         assert_eq!(two.used_by_others(3), 0);
-        let three = JobMemory::open(file.reopen().unwrap()).unwrap();
+        let three = JobMemory::take_slot(file.reopen().unwrap()).unwrap();
         assert_eq!((three.slot, three.used_by_others(3)), (0, 90));
     }
 }

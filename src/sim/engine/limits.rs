@@ -11,7 +11,7 @@ const LEFT_TO_OTHERS: u64 = 256 << 20;
 
 /// The bytes of memory that the host has, and those that are available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Host {
+struct HostMemory {
     total: u64,
     available: u64,
 }
@@ -22,28 +22,26 @@ fn read_number(path: &str) -> Option<u64> {
 }
 
 /// Returns the memory of the host, or of the container if it has less.
-fn host_memory() -> Option<Host> {
+fn host_memory() -> Option<HostMemory> {
     let machine = parse_meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
     // In a container, these files contain its limit and its use. Without a limit, the first file is missing
     // or contains a word.
-    let (limit, used) =
-        (read_number("/sys/fs/cgroup/memory.max"), read_number("/sys/fs/cgroup/memory.current"));
+    let (limit, used) = (read_number("/sys/fs/cgroup/memory.max"), read_number("/sys/fs/cgroup/memory.current"));
     Some(match (limit, used) {
-        (Some(limit), Some(used)) => Host {
-            total: machine.total.min(limit),
-            available: machine.available.min(limit.saturating_sub(used)),
-        },
+        (Some(limit), Some(used)) => {
+            HostMemory { total: machine.total.min(limit), available: machine.available.min(limit.saturating_sub(used)) }
+        }
         _ => machine,
     })
 }
 
 /// Parses the text of /proc/meminfo.
-fn parse_meminfo(text: &str) -> Option<Host> {
+fn parse_meminfo(text: &str) -> Option<HostMemory> {
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
     };
-    Some(Host { total: field("MemTotal")?, available: field("MemAvailable")? })
+    Some(HostMemory { total: field("MemTotal")?, available: field("MemAvailable")? })
 }
 
 /// Fails if the host cannot hold `size` more bytes in addition to `reserved` bytes.
@@ -52,15 +50,13 @@ pub(crate) fn check_reservation(size: u64, reserved: u64) -> Answer {
         return Ok(());
     }
     match host_memory() {
-        Some(host) if size > host.available || reserved.saturating_add(size) > host.total => {
-            fail(Code::OUT_OF_MEMORY)
-        }
+        Some(host) if size > host.available || reserved.saturating_add(size) > host.total => fail(Code::OUT_OF_MEMORY),
         _ => Ok(()),
     }
 }
 
 /// Fails if the host has little memory left for writes.
-pub(crate) fn check_room() -> Answer {
+pub(crate) fn check_host_memory() -> Answer {
     match host_memory() {
         Some(host) if host.available < LEFT_TO_OTHERS.min(host.total / 16) => fail(Code::OUT_OF_MEMORY),
         _ => Ok(()),
@@ -78,7 +74,7 @@ pub(crate) fn resource_limit(resource: u32) -> u64 {
 
 /// Returns random bytes. The system call is made by its number, because glibc has a function for it only
 /// since 2.25.
-pub(crate) fn random<const N: usize>() -> [u8; N] {
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     // SAFETY: the call writes at most as many bytes as there are.
     unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) };
@@ -92,7 +88,7 @@ mod tests {
     #[test]
     fn memory_of_the_host_is_read() {
         let text = "MemTotal:       24000000 kB\nMemFree:   5 kB\nMemAvailable:   12000000 kB\n";
-        assert_eq!(parse_meminfo(text), Some(Host { total: 24_576_000_000, available: 12_288_000_000 }));
+        assert_eq!(parse_meminfo(text), Some(HostMemory { total: 24_576_000_000, available: 12_288_000_000 }));
         assert_eq!(parse_meminfo("MemTotal: x kB\n"), None);
         let host = host_memory().unwrap();
         assert!(host.available <= host.total && host.total > 0);

@@ -33,13 +33,13 @@ struct Log {
 static LOG: Mutex<Log> =
     Mutex::new(Log { listeners: Vec::new(), next_listener: 1, lines: VecDeque::new(), written: 0 });
 
-fn lock() -> MutexGuard<'static, Log> {
+fn lock_log() -> MutexGuard<'static, Log> {
     LOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Adds a function that receives each line. Returns its number for [`remove_listener`].
 pub(crate) fn add_listener(listener: Listener) -> u64 {
-    let mut log = lock();
+    let mut log = lock_log();
     let number = log.next_listener;
     log.next_listener += 1;
     log.listeners.push((number, std::sync::Arc::new(listener)));
@@ -48,40 +48,40 @@ pub(crate) fn add_listener(listener: Listener) -> u64 {
 
 /// Removes a function that [`add_listener`] added.
 pub(crate) fn remove_listener(number: u64) -> Answer {
-    let mut log = lock();
+    let mut log = lock_log();
     let at = log.listeners.iter().position(|(known, _)| *known == number).ok_or(Code::INVALID_VALUE)?;
     log.listeners.remove(at);
     Ok(())
 }
 
-/// Returns the number of the next line.
+/// Returns the number that the next line of the log will have.
 pub(crate) fn next_line() -> u32 {
-    lock().written
+    lock_log().written
 }
 
 /// Returns the kept lines from the line number `from` on, oldest first, and the number of the next line.
 pub(crate) fn lines_from(from: u32) -> (Vec<String>, u32) {
-    let log = lock();
+    let log = lock_log();
     let first = log.written - log.lines.len() as u32;
     let skip = from.saturating_sub(first) as usize;
     (log.lines.iter().skip(skip).cloned().collect(), log.written)
 }
 
 /// Logs a failure of a function: its messages, and then the result code. Before `cuInit`, logs nothing.
-pub(crate) fn report(function: &str, failure: &Failure) {
+pub(crate) fn log_failure(function: &str, failure: &Failure) {
     if failure.code == Code::NOT_INITIALIZED {
         return;
     }
     let spec = failure.code.spec();
     let returning = format!("Returning {} ({}) from {function}", spec.number, spec.name());
     for message in failure.messages.iter().map(|m| m.as_ref()).chain([returning.as_str()]) {
-        write(message);
+        log_message(message);
     }
 }
 
 /// Logs a message, also about a call that succeeds. The caller must not hold the driver's lock.
-pub(crate) fn write(message: &str) {
-    let line = format!("{} {message}", prefix());
+pub(crate) fn log_message(message: &str) {
+    let line = format!("{} {message}", line_prefix());
     // In a child by fork, the lock may belong to a thread that only the parent has.
     let Ok(mut log) = LOG.try_lock().or_else(|_| lock_unless_child()) else { return };
     if log.lines.len() == KEPT {
@@ -99,11 +99,11 @@ pub(crate) fn write(message: &str) {
 
 /// Waits for the log's lock, except in a child by fork, which could wait forever.
 fn lock_unless_child() -> Result<MutexGuard<'static, Log>, ()> {
-    if is_forked_child() { Err(()) } else { Ok(lock()) }
+    if is_forked_child() { Err(()) } else { Ok(lock_log()) }
 }
 
 /// Returns the prefix of a line: `[time][thread][source][level]`.
-fn prefix() -> String {
+fn line_prefix() -> String {
     // SAFETY: all-zero is a value of the plain structure, which the call fills; pthread_self has no preconditions.
     let (now, thread) = unsafe {
         let mut now: libc::timespec = core::mem::zeroed();
@@ -119,7 +119,7 @@ fn prefix() -> String {
 
 /// Returns the path in CUDA_LOG_FILE, as the environment had it at the first call; `None` if it is unset or
 /// empty.
-pub(crate) fn log_file() -> Option<&'static OsStr> {
+pub(crate) fn log_file_path() -> Option<&'static OsStr> {
     static FILE: OnceLock<Option<OsString>> = OnceLock::new();
     let read = || std::env::var_os("CUDA_LOG_FILE").filter(|path| !path.is_empty());
     FILE.get_or_init(read).as_deref()
@@ -127,7 +127,7 @@ pub(crate) fn log_file() -> Option<&'static OsStr> {
 
 /// Writes a line to the file in CUDA_LOG_FILE, or to the standard stream that it names.
 fn write_to_log_file(line: &str) {
-    let Some(path) = log_file() else { return };
+    let Some(path) = log_file_path() else { return };
     let text = format!("{line}\n");
     // A line that cannot be written is lost, and does not change the result of the call. Standard streams are
     // written without the locks of Rust's library, which no thread would release in a child of fork.
@@ -136,7 +136,7 @@ fn write_to_log_file(line: &str) {
     } else if path == "stderr" {
         write_standard_stream(libc::STDERR_FILENO, &text)
     } else {
-        append(path, &text)
+        append_to_file(path, &text)
     };
 }
 
@@ -153,6 +153,6 @@ fn write_standard_stream(number: c_int, text: &str) -> std::io::Result<()> {
 }
 
 /// Appends a text to a file, which is created if needed.
-pub(crate) fn append(path: &OsStr, text: &str) -> std::io::Result<()> {
+pub(crate) fn append_to_file(path: &OsStr, text: &str) -> std::io::Result<()> {
     std::fs::OpenOptions::new().append(true).create(true).open(path)?.write_all(text.as_bytes())
 }

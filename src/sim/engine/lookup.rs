@@ -20,17 +20,16 @@ const NO_SUCH_NAME: Status = Status(1);
 /// CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT.
 const TOO_OLD: Status = Status(2);
 
-/// Finds the newest of `all` functions with a name that `version` knows, in the form that was asked for; null where there is none.
-pub(crate) fn find<A: Iterator<Item = (OtherFn, *mut c_void)>>(
+/// Finds the newest function with a name that exists in this version of CUDA, in the requested form. Returns a null
+/// pointer if there is none.
+pub(crate) fn find_function<A: Iterator<Item = (OtherFn, *mut c_void)>>(
     all: impl Fn() -> A,
     name: &[u8],
     version: i32,
     flags: ProcAddressFlags,
 ) -> Answer<(Status, *mut c_void)> {
     if version > DRIVER_VERSION {
-        return invalid(format!(
-            "cudaVersion argument ({version}) exceeds the driver version ({DRIVER_VERSION})"
-        ));
+        return invalid(format!("cudaVersion argument ({version}) exceeds the driver version ({DRIVER_VERSION})"));
     }
     if flags.0 > PER_THREAD_STREAM {
         return invalid(format!("Invalid flags: {:#x}", flags.0));
@@ -40,9 +39,7 @@ pub(crate) fn find<A: Iterator<Item = (OtherFn, *mut c_void)>>(
     let per_thread = flags.0 == PER_THREAD_STREAM && named().any(|(f, _)| f.is_per_thread());
     // As recorded, a negative version finds the newest function.
     let newest = named()
-        .filter(|(f, _)| {
-            f.is_per_thread() == per_thread && f.since <= (version as u32).min(DRIVER_VERSION as u32)
-        })
+        .filter(|(f, _)| f.is_per_thread() == per_thread && f.since <= (version as u32).min(DRIVER_VERSION as u32))
         .max_by_key(|(f, _)| f.since);
     Ok(match newest {
         Some((_, address)) => (FOUND, address),

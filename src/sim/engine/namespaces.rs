@@ -8,17 +8,17 @@
 use std::fs;
 
 /// Returns the pids in this /proc of the processes whose pid in their own namespace is `pid`.
-pub(crate) fn numbers(pid: u32) -> impl Iterator<Item = u32> {
+pub(crate) fn find_pids(pid: u32) -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let all = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     all.filter(move |number| {
         let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
-        innermost(&status) == Some(pid)
+        innermost_pid(&status) == Some(pid)
     })
 }
 
 /// Returns the pid of a process in its own namespace: the last number in the line `NSpid` of its status file.
-fn innermost(status: &str) -> Option<u32> {
+fn innermost_pid(status: &str) -> Option<u32> {
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     numbers.split_ascii_whitespace().last()?.parse().ok()
 }
@@ -30,8 +30,8 @@ mod tests {
     #[test]
     fn a_process_is_found_by_the_pid_that_it_has_for_itself() {
         let own = std::process::id();
-        assert!(numbers(own).any(|number| number == own));
-        assert_eq!(innermost("Name:\tx\nNSpid:\t4711\t12\t1\nNSpgid:\t3\n"), Some(1));
-        assert_eq!(innermost("Name:\tNSpid:\n"), None);
+        assert!(find_pids(own).any(|number| number == own));
+        assert_eq!(innermost_pid("Name:\tx\nNSpid:\t4711\t12\t1\nNSpgid:\t3\n"), Some(1));
+        assert_eq!(innermost_pid("Name:\tNSpid:\n"), None);
     }
 }

@@ -7,7 +7,7 @@ pub(crate) const USABLE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// Maps new pages near `hint`, or anywhere if nothing is free there. With MAP_FIXED_NOREPLACE in `flags`,
 /// maps them only at `hint`.
-pub(crate) fn map(hint: u64, size: u64, protection: i32, flags: i32) -> Option<u64> {
+pub(crate) fn map_pages(hint: u64, size: u64, protection: i32, flags: i32) -> Option<u64> {
     let size = usize::try_from(size).ok()?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flags;
     // SAFETY: a new anonymous mapping, at addresses where nothing is mapped, touches nothing that exists.
@@ -19,8 +19,8 @@ pub(crate) fn map(hint: u64, size: u64, protection: i32, flags: i32) -> Option<u
 ///
 /// # Safety
 ///
-/// [`map`] returned these pages, and nothing uses them any more.
-pub(crate) unsafe fn unmap(start: u64, size: u64) {
+/// [`map_pages`] returned these pages, and nothing uses them any more.
+pub(crate) unsafe fn unmap_pages(start: u64, size: u64) {
     if size > 0 {
         // SAFETY: the caller promises that these are pages of `map` that nothing uses.
         unsafe { libc::munmap(start as *mut _, size as usize) };

@@ -23,14 +23,14 @@ pub(crate) fn check_operations(operations: &[CUatomicOperation]) -> Answer {
 impl Driver {
     /// `cuDeviceCanAccessPeer`. The answer is false for a device and itself.
     pub(crate) fn can_access_peer(&self, from: i32, to: i32) -> Answer<bool> {
-        let from = self.named_ordinal("dev", from)?;
-        let to = self.named_ordinal("peerDev", to)?;
+        let from = self.check_named_ordinal("dev", from)?;
+        let to = self.check_named_ordinal("peerDev", to)?;
         Ok(self.link(from, to).is_some_and(|link| link.can_access))
     }
 
-    fn pair(&self, from: i32, to: i32) -> Answer<(usize, usize)> {
-        let from = self.named_ordinal("srcDevice", from)?;
-        let to = self.named_ordinal("dstDevice", to)?;
+    fn check_pair(&self, from: i32, to: i32) -> Answer<(usize, usize)> {
+        let from = self.check_named_ordinal("srcDevice", from)?;
+        let to = self.check_named_ordinal("dstDevice", to)?;
         if from == to {
             return refuse(Code::INVALID_DEVICE, format!("Same source and destination device: {from}"));
         }
@@ -39,7 +39,7 @@ impl Driver {
 
     /// `cuDeviceGetP2PAttribute`.
     pub(crate) fn p2p_attribute(&self, attribute: i32, from: i32, to: i32) -> Answer<i32> {
-        let (from, to) = self.pair(from, to)?;
+        let (from, to) = self.check_pair(from, to)?;
         let link = self.link(from, to).ok_or(Code::INVALID_DEVICE)?;
         Ok(match attribute {
             1 => link.performance_rank,
@@ -53,13 +53,8 @@ impl Driver {
 
     /// `cuDeviceGetP2PAtomicCapabilities`, after the check of its operations. As recorded, the answer is 0
     /// for every operation, even on links with native atomics, unless the topology says otherwise.
-    pub(crate) fn atomic_capabilities(
-        &self,
-        operations: &[CUatomicOperation],
-        from: i32,
-        to: i32,
-    ) -> Answer<Vec<u32>> {
-        let (from, to) = self.pair(from, to)?;
+    pub(crate) fn atomic_capabilities(&self, operations: &[CUatomicOperation], from: i32, to: i32) -> Answer<Vec<u32>> {
+        let (from, to) = self.check_pair(from, to)?;
         let known = self.link(from, to).ok_or(Code::INVALID_DEVICE)?.atomic_capabilities;
         let of = |operation: &CUatomicOperation| known.get(operation.0 as usize).copied().unwrap_or_default();
         Ok(operations.iter().map(of).collect())
@@ -67,20 +62,20 @@ impl Driver {
 
     /// `cuCtxEnablePeerAccess`.
     pub(crate) fn enable_peer(&mut self, peer: u64, flags: u32) -> Answer {
-        let current = self.current()?;
+        let current = self.current_context_handle()?;
         fail_if(peer == 0, Code::INVALID_CONTEXT)?;
         fail_if(flags != 0, Code::INVALID_VALUE)?;
         let (from, to) = (self.context(current)?.device, self.context(peer)?.device);
         fail_if(!self.link(from, to).is_some_and(|link| link.can_access), Code::PEER_ACCESS_UNSUPPORTED)?;
         fail_if(self.context(current)?.peers.contains(&peer), Code::PEER_ACCESS_ALREADY_ENABLED)?;
-        self.check_room(from, self.visible[to])?;
+        self.check_peer_room(from, self.visible[to])?;
         self.context_mut(current)?.peers.insert(peer);
         Ok(())
     }
 
     /// Fails if `device` already has the most peers that it can have, and `other` is not among them. A peer
     /// is a device to which a context of `device` enabled access, or whose memory it opened, in this process.
-    pub(crate) fn check_room(&self, device: usize, other: usize) -> Answer {
+    pub(crate) fn check_peer_room(&self, device: usize, other: usize) -> Answer {
         let Some(most) = self.machine.most_peers else { return Ok(()) };
         let peers = self.peers_of(device);
         if peers.len() < most || peers.contains(&other) { Ok(()) } else { fail(Code::TOO_MANY_PEERS) }
@@ -89,21 +84,16 @@ impl Driver {
     /// Returns the peers of a device, by their indices in the machine.
     fn peers_of(&self, device: usize) -> BTreeSet<usize> {
         let enabled = self.contexts.of_device(device).flat_map(|context| &context.peers);
-        let enabled =
-            enabled.filter_map(|peer| self.context(*peer).ok()).map(|peer| self.visible[peer.device]);
+        let enabled = enabled.filter_map(|peer| self.context(*peer).ok()).map(|peer| self.visible[peer.device]);
         let here = self.visible[device];
-        enabled.chain(self.memory.homes_of_imports(device)).filter(|home| *home != here).collect()
+        enabled.chain(self.memory.devices_of_imports(device)).filter(|home| *home != here).collect()
     }
 
     /// `cuCtxDisablePeerAccess`.
     pub(crate) fn disable_peer(&mut self, peer: u64) -> Answer {
-        let current = self.current()?;
+        let current = self.current_context_handle()?;
         self.context(peer)?;
-        if self.context_mut(current)?.peers.remove(&peer) {
-            Ok(())
-        } else {
-            fail(Code::PEER_ACCESS_NOT_ENABLED)
-        }
+        if self.context_mut(current)?.peers.remove(&peer) { Ok(()) } else { fail(Code::PEER_ACCESS_NOT_ENABLED) }
     }
 }
 
@@ -145,7 +135,7 @@ mod tests {
             driver.enable_peer(*peer, 0).unwrap();
         }
         let second = driver.create_context(8, 0).unwrap();
-        super::super::stack::pop();
+        super::super::stack::pop_context();
         driver.enable_peer(second, 0).unwrap();
         let (mut driver, contexts) = self::contexts("nvlink:12");
         for peer in &contexts[1..] {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// A part of a range that is in one memory file.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct FilePiece {
     /// Offset of the part from the start of the range.
     pub from: u64,
     pub length: u64,
@@ -18,17 +18,17 @@ pub(crate) struct Piece {
 
 /// The parts of a range that spans several mappings, in their order.
 #[derive(Debug)]
-pub(crate) struct Pieces(pub Vec<Piece>);
+pub(crate) struct FilePieces(pub Vec<FilePiece>);
 
-impl Pieces {
+impl FilePieces {
     /// Fails if the program closed a descriptor of the driver.
-    pub(crate) fn check(&self) -> Answer {
-        self.0.iter().try_for_each(|piece| piece.backing.check())
+    pub(crate) fn check_open(&self) -> Answer {
+        self.0.iter().try_for_each(|piece| piece.backing.check_still_open())
     }
 
     /// Calls a function for each piece of a range, with its file, its offset in the file, and the indices of
     /// its bytes in the range.
-    pub(crate) fn each(
+    pub(crate) fn for_each_piece(
         &self,
         at: u64,
         length: u64,
@@ -47,91 +47,92 @@ impl Pieces {
 
 /// The place of bytes that a transfer reads or writes.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Storage {
     /// An address of this process.
     Host(u64),
     /// A memory file, and an offset in it.
     File(Arc<Backing>, u64),
     /// A range in several files, and an offset in the range.
-    Pieces(Arc<Pieces>, u64),
+    Pieces(Arc<FilePieces>, u64),
     /// Several ranges for the memory of a multicast object, and an offset in each. A write goes to all
     /// ranges; reads are not possible.
-    Copies(Arc<Vec<Pieces>>, u64),
+    Copies(Arc<Vec<FilePieces>>, u64),
 }
 
-impl Place {
-    pub(crate) fn check(&self) -> Answer {
+impl Storage {
+    pub(crate) fn check_open(&self) -> Answer {
         match self {
-            Place::File(file, _) => file.check(),
-            Place::Pieces(pieces, _) => pieces.check(),
-            Place::Copies(copies, _) => copies.iter().try_for_each(Pieces::check),
-            Place::Host(_) => Ok(()),
+            Storage::File(file, _) => file.check_still_open(),
+            Storage::Pieces(pieces, _) => pieces.check_open(),
+            Storage::Copies(copies, _) => copies.iter().try_for_each(FilePieces::check_open),
+            Storage::Host(_) => Ok(()),
         }
     }
 
     /// Returns the place that is `distance` bytes later.
-    pub(crate) fn at(&self, distance: u64) -> Place {
+    pub(crate) fn at_distance(&self, distance: u64) -> Storage {
         match self {
-            Place::Host(address) => Place::Host(address + distance),
-            Place::File(file, offset) => Place::File(file.clone(), offset + distance),
-            Place::Pieces(pieces, start) => Place::Pieces(pieces.clone(), start + distance),
-            Place::Copies(copies, start) => Place::Copies(copies.clone(), start + distance),
+            Storage::Host(address) => Storage::Host(address + distance),
+            Storage::File(file, offset) => Storage::File(file.clone(), offset + distance),
+            Storage::Pieces(pieces, start) => Storage::Pieces(pieces.clone(), start + distance),
+            Storage::Copies(copies, start) => Storage::Copies(copies.clone(), start + distance),
         }
     }
 
     /// Returns a text that names this place: equal places have equal texts.
     pub(crate) fn identity(&self) -> String {
         match self {
-            Place::Host(address) => format!("{address:#x}"),
-            Place::File(file, offset) => format!("{} {offset:#x}", file.number()),
-            Place::Pieces(pieces, start) => format!("{:p} {start:#x}", Arc::as_ptr(pieces)),
-            Place::Copies(copies, start) => format!("{:p} {start:#x}", Arc::as_ptr(copies)),
+            Storage::Host(address) => format!("{address:#x}"),
+            Storage::File(file, offset) => format!("{} {offset:#x}", file.descriptor_number()),
+            Storage::Pieces(pieces, start) => format!("{:p} {start:#x}", Arc::as_ptr(pieces)),
+            Storage::Copies(copies, start) => format!("{:p} {start:#x}", Arc::as_ptr(copies)),
         }
     }
 
     pub(crate) fn read(&self, bytes: &mut [u8]) -> Answer {
         match self {
-            Place::Host(address) => read_host(*address, bytes),
-            Place::File(file, offset) => file.fill(*offset, bytes),
-            Place::Pieces(pieces, start) => pieces
-                .each(*start, bytes.len() as u64, |file, offset, part| file.fill(offset, &mut bytes[part])),
-            Place::Copies(..) => fail(Code::INVALID_VALUE),
+            Storage::Host(address) => read_host(*address, bytes),
+            Storage::File(file, offset) => file.read_bytes(*offset, bytes),
+            Storage::Pieces(pieces, start) => {
+                pieces.for_each_piece(*start, bytes.len() as u64, |file, offset, part| {
+                    file.read_bytes(offset, &mut bytes[part])
+                })
+            }
+            Storage::Copies(..) => fail(Code::INVALID_VALUE),
         }
     }
 
     pub(crate) fn write(&self, bytes: &[u8]) -> Answer {
         match self {
-            Place::Host(address) => write_host(*address, bytes),
-            Place::File(file, offset) => file.put(*offset, bytes),
-            Place::Pieces(pieces, start) => write_pieces(pieces, *start, bytes),
-            Place::Copies(copies, start) => {
-                copies.iter().try_for_each(|pieces| write_pieces(pieces, *start, bytes))
-            }
+            Storage::Host(address) => write_host(*address, bytes),
+            Storage::File(file, offset) => file.write_bytes(*offset, bytes),
+            Storage::Pieces(pieces, start) => write_pieces(pieces, *start, bytes),
+            Storage::Copies(copies, start) => copies.iter().try_for_each(|pieces| write_pieces(pieces, *start, bytes)),
         }
     }
 
     /// Returns the file with the first byte, and its offset in the file; `None` for an address of this
     /// process.
-    pub(crate) fn file(&self) -> Option<(Arc<Backing>, u64)> {
+    pub(crate) fn file_position(&self) -> Option<(Arc<Backing>, u64)> {
         match self {
-            Place::File(file, offset) => Some((Arc::clone(file), *offset)),
-            Place::Pieces(pieces, start) => {
+            Storage::File(file, offset) => Some((Arc::clone(file), *offset)),
+            Storage::Pieces(pieces, start) => {
                 let piece = pieces.0.iter().rfind(|piece| piece.from <= *start)?;
                 Some((Arc::clone(&piece.backing), piece.offset + (start - piece.from)))
             }
-            Place::Host(_) | Place::Copies(..) => None,
+            Storage::Host(_) | Storage::Copies(..) => None,
         }
     }
 
     /// Makes bytes zero by releasing their pages instead of writing. Returns false if that is not possible.
-    pub(crate) fn punch(&self, length: u64) -> bool {
+    pub(crate) fn zero_by_release(&self, length: u64) -> bool {
         match self {
-            Place::Host(_) | Place::Copies(..) => false,
-            Place::File(file, offset) => file.punch(*offset, length),
-            Place::Pieces(pieces, start) => {
+            Storage::Host(_) | Storage::Copies(..) => false,
+            Storage::File(file, offset) => file.release_pages(*offset, length),
+            Storage::Pieces(pieces, start) => {
                 let mut done = true;
-                let each = pieces.each(*start, length, |file, offset, part| {
-                    done &= file.punch(offset, part.len() as u64);
+                let each = pieces.for_each_piece(*start, length, |file, offset, part| {
+                    done &= file.release_pages(offset, part.len() as u64);
                     Ok(())
                 });
                 each.is_ok() && done
@@ -140,18 +141,18 @@ impl Place {
     }
 }
 
-fn write_pieces(pieces: &Pieces, start: u64, bytes: &[u8]) -> Answer {
-    pieces.each(start, bytes.len() as u64, |file, offset, part| file.put(offset, &bytes[part]))
+fn write_pieces(pieces: &FilePieces, start: u64, bytes: &[u8]) -> Answer {
+    pieces.for_each_piece(start, bytes.len() as u64, |file, offset, part| file.write_bytes(offset, &bytes[part]))
 }
 
-impl From<Piece> for Place {
-    fn from(piece: Piece) -> Place {
-        Place::File(piece.backing, piece.offset)
+impl From<FilePiece> for Storage {
+    fn from(piece: FilePiece) -> Storage {
+        Storage::File(piece.backing, piece.offset)
     }
 }
 
 /// The driver's messages about a range that a call cannot use.
-pub(crate) struct Messages {
+pub(crate) struct RangeMessages {
     pub unknown: &'static str,
     pub too_long: &'static str,
     /// Message for a range beyond an allocation of a pool.
@@ -167,7 +168,7 @@ pub(crate) struct Messages {
 }
 
 /// Returns the failure for an address to which a context has no access.
-pub(crate) fn inaccessible(address: u64, context: u64, words: &Messages) -> Failure {
+pub(crate) fn inaccessible_failure(address: u64, context: u64, words: &RangeMessages) -> Failure {
     let text = || format!("Unable to access operand({address:#x}) in the specified context (id {context})");
     let said = words.inaccessible.map_or_else(text, str::to_owned);
     Failure { code: Code::INVALID_VALUE, messages: vec![said.into()] }
@@ -180,7 +181,7 @@ fn read_host(address: u64, bytes: &mut [u8]) -> Answer {
     let done = move_directly(local, address, length, |ours, other| unsafe {
         libc::process_vm_readv(libc::getpid(), ours, 1, other, 1, 0)
     })?;
-    if done { Ok(()) } else { through_file(address, local, length) }
+    if done { Ok(()) } else { move_through_file(address, local, length) }
 }
 
 /// Writes memory of this process at an address that may be invalid.
@@ -190,7 +191,7 @@ fn write_host(address: u64, bytes: &[u8]) -> Answer {
     let done = move_directly(local, address, length, |ours, other| unsafe {
         libc::process_vm_writev(libc::getpid(), ours, 1, other, 1, 0)
     })?;
-    if done { Ok(()) } else { through_file(local, address, length) }
+    if done { Ok(()) } else { move_through_file(local, address, length) }
 }
 
 /// Moves bytes by a system call that takes the addresses of both sides. Returns false if a sandbox forbids
@@ -204,20 +205,20 @@ fn move_directly(
     let vector = |address: u64| libc::iovec { iov_base: address as *mut _, iov_len: length as usize };
     match call(&vector(local), &vector(other)) {
         done if done == length as isize => Ok(true),
-        done if done < 0 && is_forbidden() => Ok(false),
+        done if done < 0 && is_forbidden_by_sandbox() => Ok(false),
         _ => fail(Code::INVALID_VALUE),
     }
 }
 
 /// Moves bytes through a memory file, by system calls that no sandbox forbids.
-fn through_file(from: u64, to: u64, length: u64) -> Answer {
+fn move_through_file(from: u64, to: u64, length: u64) -> Answer {
     let file = Backing::create(c"cupeer-sim copy", length).ok_or(Code::OUT_OF_MEMORY)?;
-    file.write(0, from, length)?;
+    file.write_from_address(0, from, length)?;
     // SAFETY: that the caller of the driver means these bytes to be written is his promise.
-    unsafe { file.read(0, to, length) }
+    unsafe { file.read_to_address(0, to, length) }
 }
 
 /// Returns true if a sandbox forbade the last system call.
-fn is_forbidden() -> bool {
+fn is_forbidden_by_sandbox() -> bool {
     matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
 }

@@ -1,20 +1,20 @@
 //! Pointer attributes.
 
-use super::answer::{Answer, Value, fail, fail_if};
-use super::driver::{Allocation, Driver, Kind, Rights, may_access};
+use super::answer::{Answer, AttributeValue, fail, fail_if};
+use super::driver::{AccessRights, Allocation, AllocationKind, Driver, rights_of};
 use cupeer_spec::results::Result as Code;
 
 /// Returns the value of an attribute for a pointer that does not have it.
-pub(crate) fn nothing(attribute: i32) -> Value {
+pub(crate) fn missing_value(attribute: i32) -> AttributeValue {
     match attribute {
         // CU_DEVICE_INVALID.
-        DEVICE_ORDINAL => Value::Word(-2i32 as u32),
+        DEVICE_ORDINAL => AttributeValue::Word(-2i32 as u32),
         SYNC_MEMOPS | IS_MANAGED | MAPPED | IS_GPU_DIRECT_RDMA_CAPABLE | IS_HW_DECOMPRESS_CAPABLE => {
-            Value::Word(0)
+            AttributeValue::Word(0)
         }
-        MEMORY_TYPE | IS_LEGACY_CUDA_IPC_CAPABLE | ACCESS_FLAGS => Value::Word(0),
-        P2P_TOKENS => Value::Tokens(0, 0),
-        _ => Value::Wide(0),
+        MEMORY_TYPE | IS_LEGACY_CUDA_IPC_CAPABLE | ACCESS_FLAGS => AttributeValue::Word(0),
+        P2P_TOKENS => AttributeValue::Tokens(0, 0),
+        _ => AttributeValue::Wide(0),
     }
 }
 
@@ -49,85 +49,87 @@ const DEVICE: u32 = 2;
 
 impl Driver {
     /// `cuPointerGetAttribute`.
-    pub(crate) fn pointer_attribute(&self, attribute: i32, address: u64) -> Answer<Value> {
+    pub(crate) fn pointer_attribute(&self, attribute: i32, address: u64) -> Answer<AttributeValue> {
         fail_if(!(1..=LAST).contains(&attribute), Code::INVALID_VALUE)?;
-        match self.memory.containing(address) {
+        match self.memory.allocation_at(address) {
             Some((base, allocation)) => self.attribute_of(attribute, address, base, allocation),
             None => fail(Code::INVALID_VALUE),
         }
     }
 
-    fn attribute_of(&self, attribute: i32, address: u64, base: u64, a: &Allocation) -> Answer<Value> {
-        let managed = matches!(a.kind, Kind::Managed(_));
-        let malloced = matches!(a.kind, Kind::Device { .. });
+    fn attribute_of(&self, attribute: i32, address: u64, base: u64, a: &Allocation) -> Answer<AttributeValue> {
+        let managed = matches!(a.kind, AllocationKind::Managed(_));
+        let malloced = matches!(a.kind, AllocationKind::Device { .. });
         let pool = match a.kind {
-            Kind::Pool { pool, .. } => Some(pool),
+            AllocationKind::Pool { pool, .. } => Some(pool),
             _ => None,
         };
         let mapping = match &a.kind {
-            Kind::Mapped(mapping) => Some(mapping),
+            AllocationKind::Mapped(mapping) => Some(mapping),
             _ => None,
         };
         Ok(match attribute {
-            CONTEXT if pool.is_some() => Value::Wide(0),
-            CONTEXT => Value::Wide(a.context),
-            MEMORY_TYPE => Value::Word(if a.is_host() && !managed { HOST } else { DEVICE }),
-            DEVICE_POINTER if self.reaches(a) => Value::Wide(address),
-            HOST_POINTER if a.is_host() => Value::Wide(address),
-            P2P_TOKENS if !a.is_host() || managed => Value::Tokens(0, 0),
-            SYNC_MEMOPS => Value::Word(a.sync_memops.into()),
-            BUFFER_ID | MEMORY_BLOCK_ID => Value::Wide(a.id),
-            IS_MANAGED => Value::Word(managed.into()),
-            DEVICE_ORDINAL => Value::Word(a.device as u32),
+            CONTEXT if pool.is_some() => AttributeValue::Wide(0),
+            CONTEXT => AttributeValue::Wide(a.context),
+            MEMORY_TYPE => AttributeValue::Word(if a.is_host_accessible() && !managed { HOST } else { DEVICE }),
+            DEVICE_POINTER if self.can_reach(a) => AttributeValue::Wide(address),
+            HOST_POINTER if a.is_host_accessible() => AttributeValue::Wide(address),
+            P2P_TOKENS if !a.is_host_accessible() || managed => AttributeValue::Tokens(0, 0),
+            SYNC_MEMOPS => AttributeValue::Word(a.sync_memops.into()),
+            BUFFER_ID | MEMORY_BLOCK_ID => AttributeValue::Wide(a.id),
+            IS_MANAGED => AttributeValue::Word(managed.into()),
+            DEVICE_ORDINAL => AttributeValue::Word(a.device as u32),
             IS_LEGACY_CUDA_IPC_CAPABLE | IS_GPU_DIRECT_RDMA_CAPABLE | IS_HW_DECOMPRESS_CAPABLE => {
-                Value::Word(malloced.into())
+                AttributeValue::Word(malloced.into())
             }
             // For mapped memory, the range is the whole reservation, which may be larger than the mapping.
-            RANGE_START_ADDR => Value::Wide(self.reservation_of(address).map_or(base, |(start, _)| start)),
-            RANGE_SIZE => Value::Wide(self.reservation_of(address).map_or(a.size, |(_, size)| size)),
-            MAPPING_BASE_ADDR => Value::Wide(base),
-            MAPPING_SIZE => Value::Wide(a.size),
-            MAPPED => Value::Word(1),
-            ALLOWED_HANDLE_TYPES => Value::Wide(match (mapping, pool) {
-                (Some(mapping), _) => self.mapped_types(mapping),
-                (_, Some(pool)) => self.memory.pools.types(pool) as u64,
+            RANGE_START_ADDR => AttributeValue::Wide(self.reservation_of(address).map_or(base, |(start, _)| start)),
+            RANGE_SIZE => AttributeValue::Wide(self.reservation_of(address).map_or(a.size, |(_, size)| size)),
+            MAPPING_BASE_ADDR => AttributeValue::Wide(base),
+            MAPPING_SIZE => AttributeValue::Wide(a.size),
+            MAPPED => AttributeValue::Word(1),
+            ALLOWED_HANDLE_TYPES => AttributeValue::Wide(match (mapping, pool) {
+                (Some(mapping), _) => self.export_types_of(mapping),
+                (_, Some(pool)) => self.memory.pools.export_types(pool) as u64,
                 _ => 0,
             }),
             // As recorded, the value for memory of a pool does not depend on the access that the pool grants.
-            ACCESS_FLAGS => Value::Word(match mapping {
-                Some(mapping) => may_access(mapping, self.current_device()?) as u32,
-                _ => Rights::ReadWrite as u32,
+            ACCESS_FLAGS => AttributeValue::Word(match mapping {
+                Some(mapping) => rights_of(mapping, self.current_device()?) as u32,
+                _ => AccessRights::ReadWrite as u32,
             }),
-            MEMPOOL_HANDLE => Value::Wide(pool.map_or(0, |pool| self.memory.pools.handle(pool))),
+            MEMPOOL_HANDLE => AttributeValue::Wide(pool.map_or(0, |pool| self.memory.pools.handle(pool))),
             _ => return fail(Code::INVALID_VALUE),
         })
     }
 
     /// Returns true if work of the current context can use an allocation. Memory of another device requires
     /// access.
-    pub(crate) fn reaches(&self, allocation: &Allocation) -> bool {
-        if allocation.is_host() {
+    pub(crate) fn can_reach(&self, allocation: &Allocation) -> bool {
+        if allocation.is_host_accessible() {
             return true;
         }
-        let Ok(current) = self.current() else { return true };
+        let Ok(current) = self.current_context_handle() else { return true };
         self.context(current).is_ok_and(|context| match &allocation.kind {
-            Kind::Mapped(mapping) => may_access(mapping, context.device) > Rights::Nothing,
-            Kind::Pool { pool, .. } => self.memory.pools.rights(*pool, context.device) > Rights::Nothing,
+            AllocationKind::Mapped(mapping) => rights_of(mapping, context.device) > AccessRights::Nothing,
+            AllocationKind::Pool { pool, .. } => {
+                self.memory.pools.rights(*pool, context.device) > AccessRights::Nothing
+            }
             _ => context.device == allocation.device || context.peers.contains(&allocation.context),
         })
     }
 
     /// `cuPointerGetAttributes`: returns the value of each attribute; `None` for attributes that the pointer
     /// lacks.
-    pub(crate) fn pointer_attributes(&self, attributes: &[i32], address: u64) -> Answer<Vec<Option<Value>>> {
+    pub(crate) fn pointer_attributes(&self, attributes: &[i32], address: u64) -> Answer<Vec<Option<AttributeValue>>> {
         fail_if(attributes.iter().any(|attribute| !(1..=LAST).contains(attribute)), Code::INVALID_VALUE)?;
         Ok(attributes.iter().map(|attribute| self.pointer_attribute(*attribute, address).ok()).collect())
     }
 
     /// `cuPointerSetAttribute`, which can set only CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
     pub(crate) fn set_pointer_attribute(&mut self, value: bool, attribute: i32, address: u64) -> Answer {
-        match self.memory.containing_mut(address) {
-            Some((_, Allocation { kind: Kind::Mapped(_), .. })) if attribute == SYNC_MEMOPS => {
+        match self.memory.allocation_at_mut(address) {
+            Some((_, Allocation { kind: AllocationKind::Mapped(_), .. })) if attribute == SYNC_MEMOPS => {
                 fail(Code::NOT_SUPPORTED)
             }
             Some((_, allocation)) if attribute == SYNC_MEMOPS => {
@@ -146,12 +148,15 @@ mod tests {
     #[test]
     fn an_inner_address_has_what_its_allocation_has() {
         let mut driver = Driver::in_context();
-        let base = driver.allocate(1000, false).unwrap();
+        let base = driver.allocate_device(1000, false).unwrap();
         let get = |attribute| driver.pointer_attribute(attribute, base + 5);
-        assert_eq!((get(RANGE_START_ADDR), get(RANGE_SIZE)), (Ok(Value::Wide(base)), Ok(Value::Wide(1000))));
+        assert_eq!(
+            (get(RANGE_START_ADDR), get(RANGE_SIZE)),
+            (Ok(AttributeValue::Wide(base)), Ok(AttributeValue::Wide(1000)))
+        );
         assert_eq!(
             (get(CONTEXT), get(DEVICE_POINTER)),
-            (driver.current().map(Value::Wide), Ok(Value::Wide(base + 5)))
+            (driver.current_context_handle().map(AttributeValue::Wide), Ok(AttributeValue::Wide(base + 5)))
         );
     }
 }

@@ -2,10 +2,10 @@
 
 use super::answer::{Answer, fail, fail_if};
 use super::backing::Backing;
-use super::driver::{Driver, in_call};
+use super::driver::{Driver, is_in_program_call};
 use super::forks::{self, is_forked_child};
 use super::log;
-use super::visible::visible;
+use super::visible::parse_visible_devices;
 use cupeer_spec::env;
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::Topology;
@@ -21,7 +21,7 @@ static HAS_SHUT_DOWN: AtomicBool = AtomicBool::new(false);
 
 /// The exit handler that `cuInit` registers. Exit handlers and destructors that were registered before
 /// `cuInit`, such as those of the CUDA runtime, run later.
-extern "C" fn shut_down() {
+extern "C" fn note_shutdown() {
     HAS_SHUT_DOWN.store(true, Ordering::Relaxed);
 }
 
@@ -43,15 +43,15 @@ pub(crate) fn initialize() -> Answer {
         fail(Code::NO_DEVICE)
     })?;
     let variable = std::env::var_os("CUDA_VISIBLE_DEVICES");
-    let devices = visible(&machine, variable.as_ref().map(|v| v.to_str().unwrap_or("?")))?;
+    let devices = parse_visible_devices(&machine, variable.as_ref().map(|v| v.to_str().unwrap_or("?")))?;
     // This reads the environment now, because a child by fork could wait forever for another thread that
     // reads it.
-    log::log_file();
+    log::log_file_path();
     NODE.get_or_init(|| Backing::create(c"nvidia-sim", 0));
-    forks::remember();
+    forks::remember_process();
     DRIVER.get_or_init(|| {
         // SAFETY: the function takes nothing and only stores a word. If it cannot be registered, the driver only misses the exit.
-        unsafe { libc::atexit(shut_down) };
+        unsafe { libc::atexit(note_shutdown) };
         Mutex::new(Driver::new(machine, devices))
     });
     Ok(())
@@ -60,7 +60,7 @@ pub(crate) fn initialize() -> Answer {
 /// Locks the driver for a call of the program. Fails before `cuInit`, after the shutdown, in a child by fork,
 /// and in a function of the program that the driver called.
 pub(crate) fn enter() -> Answer<MutexGuard<'static, Driver>> {
-    fail_if(in_call(), Code::NOT_PERMITTED)?;
+    fail_if(is_in_program_call(), Code::NOT_PERMITTED)?;
     match DRIVER.get() {
         Some(_) if HAS_SHUT_DOWN.load(Ordering::Relaxed) && !is_forked_child() => fail(Code::DEINITIALIZED),
         Some(driver) if !is_forked_child() => Ok(driver.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -75,6 +75,6 @@ pub(crate) fn lock() -> MutexGuard<'static, Driver> {
 }
 
 /// Fails if [`enter`] would fail.
-pub(crate) fn check() -> Answer {
+pub(crate) fn check_can_enter() -> Answer {
     enter().map(drop)
 }

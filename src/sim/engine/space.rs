@@ -5,7 +5,7 @@
 //! to do, or as its documentation allows: a program that continues to use it gets another object.
 
 use super::answer::Answer;
-use super::holes::Holes;
+use super::holes::FreeRanges;
 use super::pages;
 use cupeer_spec::results::Result as Code;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ const HANDLE_STEP: u64 = 16;
 
 /// The kind of object that a handle names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum HandleOf {
+pub(crate) enum HandleKind {
     Allocation,
     Context,
     Event,
@@ -39,17 +39,17 @@ pub(crate) enum HandleOf {
     Other,
 }
 
-impl HandleOf {
+impl HandleKind {
     /// Returns true if a later object of the same kind can get the handle of a destroyed object. For some
     /// kinds, this was recorded; for others, the documentation allows it, and `early` chooses it. A handle of
     /// a pool was seen not to be reused.
-    fn is_given_again(self, early: bool) -> bool {
-        use HandleOf::{Allocation, Context, Event, Other, Stream};
+    fn is_reusable(self, early: bool) -> bool {
+        use HandleKind::{Allocation, Context, Event, Other, Stream};
         matches!(self, Allocation | Context | Event | Stream) || early && self != Other
     }
 }
 
-/// A range of addresses from which allocations get theirs. An address never changes its region.
+/// A range of addresses from which allocations get their addresses. An address never changes its region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Region {
     /// The addresses of `cuMemAlloc`, of opened memory, and of mappings.
@@ -71,13 +71,13 @@ impl Region {
 /// The addresses and handles of this process.
 #[derive(Default, Debug)]
 pub(crate) struct Space {
-    small: Holes,
-    large: Holes,
-    low: Holes,
-    pools: [Holes; 2],
+    small: FreeRanges,
+    large: FreeRanges,
+    low: FreeRanges,
+    pools: [FreeRanges; 2],
     handles: Option<(u64, u64)>,
     /// Handles of destroyed objects that can be given out again, by kind. The last handle is given out first.
-    ended: HashMap<HandleOf, Vec<u64>>,
+    ended: HashMap<HandleKind, Vec<u64>>,
     /// True if handles are given out again as early as the documentation allows.
     reuses_early: bool,
 }
@@ -92,28 +92,28 @@ impl Space {
         self.reuses_early
     }
 
-    /// Takes a range of free addresses from a region. Returns its start.
-    pub(crate) fn take(&mut self, size: u64, region: Region) -> Option<u64> {
+    /// Takes a range of free addresses from a region. Returns the start of the range.
+    pub(crate) fn take_addresses(&mut self, size: u64, region: Region) -> Option<u64> {
         let low = region == Region::Low;
         let size = size.checked_next_multiple_of(GRANULE)?;
         let align = if size < LARGE { GRANULE } else { LARGE_ALIGN };
-        if let Some(at) = self.holes(size, region).take(size, align) {
+        if let Some(at) = self.free_ranges(size, region).take_range(size, align) {
             return Some(at);
         }
         let chunk = size.checked_add(align)?.max(if low { LARGE_ALIGN } else { CHUNK });
-        let start = reserve(chunk, low).or_else(|| reserve(size.checked_add(align)?, low))?;
+        let start = reserve_pages(chunk, low).or_else(|| reserve_pages(size.checked_add(align)?, low))?;
         // The reserved range may be smaller than a chunk, if the whole chunk was refused.
-        self.holes(size, region).give(start.0, start.1);
-        self.holes(size, region).take(size, align)
+        self.free_ranges(size, region).return_range(start.0, start.1);
+        self.free_ranges(size, region).take_range(size, align)
     }
 
     /// Returns a range of addresses to its region.
-    pub(crate) fn give(&mut self, at: u64, size: u64, region: Region) {
+    pub(crate) fn return_addresses(&mut self, at: u64, size: u64, region: Region) {
         let size = size.next_multiple_of(GRANULE);
-        self.holes(size, region).give(at, size);
+        self.free_ranges(size, region).return_range(at, size);
     }
 
-    fn holes(&mut self, size: u64, region: Region) -> &mut Holes {
+    fn free_ranges(&mut self, size: u64, region: Region) -> &mut FreeRanges {
         match (region, size < LARGE) {
             (Region::Low, _) => &mut self.low,
             (Region::Common, true) => &mut self.small,
@@ -123,21 +123,21 @@ impl Space {
     }
 
     /// Makes the handle of a destroyed object available for a later object, if its kind allows that.
-    pub(crate) fn end(&mut self, of: HandleOf, handle: u64) {
-        if of.is_given_again(self.reuses_early) {
+    pub(crate) fn recycle_handle(&mut self, of: HandleKind, handle: u64) {
+        if of.is_reusable(self.reuses_early) {
             self.ended.entry(of).or_default().push(handle);
         }
     }
 
     /// Returns a handle for a new object.
-    pub(crate) fn handle(&mut self, of: HandleOf) -> Answer<u64> {
+    pub(crate) fn new_handle(&mut self, of: HandleKind) -> Answer<u64> {
         if let Some(handle) = self.ended.get_mut(&of).and_then(Vec::pop) {
             return Ok(handle);
         }
         let (next, end) = match self.handles {
             Some((next, end)) if next < end => (next, end),
             _ => {
-                let (start, length) = reserve(HANDLE_CHUNK, false).ok_or(Code::OUT_OF_MEMORY)?;
+                let (start, length) = reserve_pages(HANDLE_CHUNK, false).ok_or(Code::OUT_OF_MEMORY)?;
                 (start, start + length)
             }
         };
@@ -147,10 +147,10 @@ impl Space {
 }
 
 /// Reserves pages without access. Returns their start and length.
-fn reserve(size: u64, low: bool) -> Option<(u64, u64)> {
+fn reserve_pages(size: u64, low: bool) -> Option<(u64, u64)> {
     let size = size.checked_next_multiple_of(4096)?;
     if !low {
-        return Some((pages::map(0, size, pages::UNTOUCHED, 0)?, size));
+        return Some((pages::map_pages(0, size, pages::UNTOUCHED, 0)?, size));
     }
     // Only x86-64 has a kernel flag for low addresses, so this tries one address after another.
     let highest = (1u64 << 32).checked_sub(size)? / LARGE_ALIGN;
@@ -160,10 +160,10 @@ fn reserve(size: u64, low: bool) -> Option<(u64, u64)> {
 
 /// Maps pages at an address. Returns `None` if something is mapped there.
 fn map_at(at: u64, size: u64) -> Option<u64> {
-    let given = pages::map(at, size, pages::UNTOUCHED, libc::MAP_FIXED_NOREPLACE)?;
+    let given = pages::map_pages(at, size, pages::UNTOUCHED, libc::MAP_FIXED_NOREPLACE)?;
     if given != at {
         // SAFETY: the mapping is new, and no code has its address. Kernels before 4.17 take the address for a hint.
-        unsafe { pages::unmap(given, size) };
+        unsafe { pages::unmap_pages(given, size) };
     }
     (given == at).then_some(given)
 }
@@ -175,8 +175,9 @@ mod tests {
     #[test]
     fn neighbours_among_small_ones_are_512_bytes_apart() {
         let mut space = Space::default();
-        let large = space.take(4 << 20, Region::Common).unwrap();
-        let (a, b) = (space.take(256, Region::Common).unwrap(), space.take(256, Region::Common).unwrap());
+        let large = space.take_addresses(4 << 20, Region::Common).unwrap();
+        let (a, b) =
+            (space.take_addresses(256, Region::Common).unwrap(), space.take_addresses(256, Region::Common).unwrap());
         assert_eq!(b - a, 512);
         assert_eq!(large % LARGE_ALIGN, 0);
         assert!(!(large..=large + (4 << 20)).contains(&a), "past the end of a large one is nothing");
@@ -185,46 +186,46 @@ mod tests {
     #[test]
     fn addresses_come_back() {
         let mut space = Space::default();
-        let a = space.take(4 << 20, Region::Common).unwrap();
-        space.give(a, 4 << 20, Region::Common);
-        assert_eq!(space.take(4 << 20, Region::Common), Some(a));
-        assert_eq!(space.take(u64::MAX - 5, Region::Common), None);
+        let a = space.take_addresses(4 << 20, Region::Common).unwrap();
+        space.return_addresses(a, 4 << 20, Region::Common);
+        assert_eq!(space.take_addresses(4 << 20, Region::Common), Some(a));
+        assert_eq!(space.take_addresses(u64::MAX - 5, Region::Common), None);
     }
 
     /// As recorded: 1,928 allocations of a pool did not get the address of memory that was freed or unmapped.
     #[test]
     fn a_pool_gets_no_address_of_other_memory() {
         let mut space = Space::default();
-        let a = space.take(4 << 20, Region::Common).unwrap();
-        space.give(a, 4 << 20, Region::Common);
-        let b = space.take(4 << 20, Region::Pools).unwrap();
-        space.give(b, 4 << 20, Region::Pools);
+        let a = space.take_addresses(4 << 20, Region::Common).unwrap();
+        space.return_addresses(a, 4 << 20, Region::Common);
+        let b = space.take_addresses(4 << 20, Region::Pools).unwrap();
+        space.return_addresses(b, 4 << 20, Region::Pools);
         assert_ne!(a, b);
-        assert_eq!(space.take(4 << 20, Region::Common), Some(a));
-        assert_eq!(space.take(4 << 20, Region::Pools), Some(b));
+        assert_eq!(space.take_addresses(4 << 20, Region::Common), Some(a));
+        assert_eq!(space.take_addresses(4 << 20, Region::Pools), Some(b));
     }
 
     #[test]
     fn the_last_handle_that_ended_is_given_to_the_next_of_its_kind() {
         let mut space = Space::default();
-        let [a, b] = [(); 2].map(|()| space.handle(HandleOf::Event).unwrap());
+        let [a, b] = [(); 2].map(|()| space.new_handle(HandleKind::Event).unwrap());
         assert!(a != b && a % HANDLE_STEP == 0);
-        space.end(HandleOf::Event, a);
-        space.end(HandleOf::Event, b);
-        let stream = space.handle(HandleOf::Stream).unwrap();
-        let next = [(); 3].map(|()| space.handle(HandleOf::Event).unwrap());
+        space.recycle_handle(HandleKind::Event, a);
+        space.recycle_handle(HandleKind::Event, b);
+        let stream = space.new_handle(HandleKind::Stream).unwrap();
+        let next = [(); 3].map(|()| space.new_handle(HandleKind::Event).unwrap());
         assert_eq!(next[..2], [b, a]);
         assert!(![a, b, stream].contains(&next[2]) && ![a, b].contains(&stream));
         for (early, of, is_same) in [
-            (false, HandleOf::Pool, false),
-            (true, HandleOf::Pool, true),
-            (true, HandleOf::Executable, true),
-            (true, HandleOf::Other, false),
+            (false, HandleKind::Pool, false),
+            (true, HandleKind::Pool, true),
+            (true, HandleKind::Executable, true),
+            (true, HandleKind::Other, false),
         ] {
             let mut space = Space::new(early);
-            let handle = space.handle(of).unwrap();
-            space.end(of, handle);
-            assert_eq!(space.handle(of) == Ok(handle), is_same, "{of:?}");
+            let handle = space.new_handle(of).unwrap();
+            space.recycle_handle(of, handle);
+            assert_eq!(space.new_handle(of) == Ok(handle), is_same, "{of:?}");
         }
     }
 
@@ -232,10 +233,10 @@ mod tests {
     fn low_addresses_have_32_bits() {
         let mut space = Space::default();
         let sizes = [4096, LARGE, 256 << 20, 512];
-        let mut taken = sizes.map(|size| (space.take(size, Region::Low).unwrap(), size));
+        let mut taken = sizes.map(|size| (space.take_addresses(size, Region::Low).unwrap(), size));
         taken.sort();
         assert!(taken.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{taken:x?}");
         assert!(taken[3].0 + taken[3].1 <= 1 << 32, "{taken:x?}");
-        assert_eq!(space.take(4 << 30, Region::Low), None);
+        assert_eq!(space.take_addresses(4 << 30, Region::Low), None);
     }
 }

@@ -11,22 +11,22 @@ thread_local! {
 }
 
 /// Returns the current context, which is the top of the stack; 0 if the stack is empty.
-pub(crate) fn current() -> u64 {
+pub(crate) fn current_context() -> u64 {
     STACK.with_borrow(|stack| stack.last().copied().unwrap_or(0))
 }
 
 /// Pushes a context, which becomes the current context.
-pub(crate) fn push(context: u64) {
+pub(crate) fn push_context(context: u64) {
     STACK.with_borrow_mut(|stack| stack.push(context));
 }
 
 /// Removes the current context from the stack, and returns it.
-pub(crate) fn pop() -> Option<u64> {
+pub(crate) fn pop_context() -> Option<u64> {
     STACK.with_borrow_mut(|stack| stack.pop())
 }
 
 /// Replaces the current context; 0 removes it.
-pub(crate) fn set(context: u64) {
+pub(crate) fn set_current_context(context: u64) {
     STACK.with_borrow_mut(|stack| {
         stack.pop();
         if context != 0 {
@@ -41,14 +41,14 @@ mod tests {
 
     #[test]
     fn the_top_is_current_and_each_thread_has_its_own() {
-        push(1);
-        push(2);
-        assert_eq!(current(), 2);
-        set(3);
-        assert_eq!(std::thread::spawn(current).join().unwrap(), 0);
-        assert_eq!((pop(), current()), (Some(3), 1));
-        set(0);
-        assert_eq!((current(), pop()), (0, None));
+        push_context(1);
+        push_context(2);
+        assert_eq!(current_context(), 2);
+        set_current_context(3);
+        assert_eq!(std::thread::spawn(current_context).join().unwrap(), 0);
+        assert_eq!((pop_context(), current_context()), (Some(3), 1));
+        set_current_context(0);
+        assert_eq!((current_context(), pop_context()), (0, None));
     }
 
     #[test]

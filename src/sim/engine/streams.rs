@@ -3,7 +3,7 @@
 
 use super::answer::{Answer, fail, fail_if};
 use super::driver::{Attribute, Driver, LEGACY, NON_BLOCKING, PER_THREAD, PRIORITIES, Stream, keys_of};
-use super::space::HandleOf;
+use super::space::HandleKind;
 use cupeer_spec::results::Result as Code;
 
 /// Number of the first stream that a program creates. The default streams have lower numbers.
@@ -17,9 +17,9 @@ const ATTRIBUTES: [i32; 4] = [1, 3, 9, 10];
 impl Driver {
     /// `cuStreamCreateWithPriority`: CU_STREAM_DEFAULT or CU_STREAM_NON_BLOCKING.
     pub(crate) fn create_stream(&mut self, flags: u32, priority: i32) -> Answer<u64> {
-        let context = self.current()?;
+        let context = self.current_context_handle()?;
         fail_if(flags & !NON_BLOCKING != 0, Code::INVALID_VALUE)?;
-        let handle = self.space.handle(HandleOf::Stream)?;
+        let handle = self.space.new_handle(HandleKind::Stream)?;
         let id = FIRST_ID + self.streams.created;
         self.streams.created += 1;
         let priority = priority.clamp(PRIORITIES.1, PRIORITIES.0);
@@ -30,13 +30,13 @@ impl Driver {
     /// Returns the stream of a handle, including the handles of the default streams of the current context.
     pub(crate) fn stream(&self, handle: u64) -> Answer<Stream> {
         if handle <= PER_THREAD {
-            let context = self.current()?;
+            let context = self.current_context_handle()?;
             let id = if handle == PER_THREAD { PER_THREAD } else { LEGACY };
             return Ok(Stream { context, flags: 0, priority: 0, id });
         }
         match self.streams.map.get(&handle) {
             Some(stream) => {
-                self.check_failed(stream.context)?;
+                self.check_context_not_failed(stream.context)?;
                 Ok(*stream)
             }
             None => fail(Code::INVALID_HANDLE),
@@ -44,9 +44,9 @@ impl Driver {
     }
 
     /// Returns the stream of a handle. If the stream is being captured, fails, and invalidates the capture.
-    pub(crate) fn unless_captured(&mut self, handle: u64) -> Answer<Stream> {
+    pub(crate) fn stream_unless_captured(&mut self, handle: u64) -> Answer<Stream> {
         let stream = self.stream(handle)?;
-        self.graphs.check_stream(&stream)?;
+        self.graphs.check_stream_not_captured(&stream)?;
         Ok(stream)
     }
 
@@ -54,7 +54,7 @@ impl Driver {
     pub(crate) fn destroy_stream(&mut self, handle: u64) -> Answer {
         let stream = self.streams.map.remove(&handle).ok_or(Code::INVALID_HANDLE)?;
         self.streams.attributes.retain(|(_, id, _), _| *id != stream.id);
-        self.space.end(HandleOf::Stream, handle);
+        self.space.recycle_handle(HandleKind::Stream, handle);
         Ok(())
     }
 

@@ -4,10 +4,10 @@
 
 use super::answer::{Answer, fail, fail_if};
 use super::damage::{self, DamagedLink};
-use super::driver::{Driver, Kind, Stream, Visibility};
-use super::places::Place;
+use super::driver::{AllocationKind, Driver, Stream, Visibility};
+use super::places::Storage;
 use cupeer_spec::results::Result as Code;
-use cupeer_topology::Carrier;
+use cupeer_topology::DataCarrier;
 
 /// CU_STREAM_WAIT_VALUE_FLUSH, which needs CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES.
 const FLUSH: u32 = 1 << 30;
@@ -35,26 +35,26 @@ pub(crate) enum OperationKind {
 }
 
 /// A value in memory that the current context can access.
-struct Cell {
-    place: Place,
+struct ValueCell {
+    place: Storage,
     damaged: Option<DamagedLink>,
     bytes: usize,
 }
 
-impl Cell {
+impl ValueCell {
     fn read(&self) -> Answer<u64> {
         let mut bytes = [0; 8];
-        damage::read(self.damaged, &self.place, &mut bytes[..self.bytes])?;
+        damage::read_over_link(self.damaged, &self.place, &mut bytes[..self.bytes])?;
         Ok(u64::from_le_bytes(bytes))
     }
 
     fn write(&self, value: u64) -> Answer {
-        damage::write(self.damaged, &self.place, &value.to_le_bytes()[..self.bytes])
+        damage::write_over_link(self.damaged, &self.place, &value.to_le_bytes()[..self.bytes])
     }
 }
 
 /// Returns true if a value meets a condition of `CU_STREAM_WAIT_VALUE_*`.
-fn is_met(condition: u32, found: u64, value: u64, bytes: usize) -> bool {
+fn is_condition_met(condition: u32, found: u64, value: u64, bytes: usize) -> bool {
     let unused = 64 - 8 * bytes as u32;
     match condition {
         0 => (found.wrapping_sub(value) << unused) as i64 >= 0,
@@ -66,16 +66,11 @@ fn is_met(condition: u32, found: u64, value: u64, bytes: usize) -> bool {
 
 impl Driver {
     /// Adds operations to a stream, in their order. If one of the operations is wrong, adds none.
-    pub(crate) fn operate(
-        &mut self,
-        stream: u64,
-        operations: &[Operation],
-        is_first_version: bool,
-    ) -> Answer {
+    pub(crate) fn operate(&mut self, stream: u64, operations: &[Operation], is_first_version: bool) -> Answer {
         let stream = self.stream(stream)?;
-        let cells = operations.iter().map(|operation| self.cell(operation, is_first_version));
-        let cells = cells.collect::<Answer<Vec<Option<Cell>>>>()?;
-        fail_if(self.graphs.of(&stream).is_some(), Code::STREAM_CAPTURE_UNSUPPORTED)?;
+        let cells = operations.iter().map(|operation| self.look_up_cell(operation, is_first_version));
+        let cells = cells.collect::<Answer<Vec<Option<ValueCell>>>>()?;
+        fail_if(self.graphs.capture_of(&stream).is_some(), Code::STREAM_CAPTURE_UNSUPPORTED)?;
         for (operation, cell) in operations.iter().zip(cells) {
             if let Some(cell) = cell {
                 self.carry_out(&stream, *operation, cell)?;
@@ -84,27 +79,27 @@ impl Driver {
         Ok(())
     }
 
-    fn carry_out(&mut self, stream: &Stream, operation: Operation, cell: Cell) -> Answer {
+    fn carry_out(&mut self, stream: &Stream, operation: Operation, cell: ValueCell) -> Answer {
         let Operation { kind, value, bytes, flags, .. } = operation;
         if cell.damaged.is_some_and(|damaged| damaged.stalls()) {
-            return self.hold(stream, || false);
+            return self.hold_until(stream, || false);
         }
         if kind == OperationKind::Write {
             let write = move |_: &mut Driver| drop(cell.write(value));
             // The host and other processes can see the value without calling the driver.
             if self.is_late() {
-                self.put(stream, Visibility::Host, write)
+                self.add_late_work(stream, Visibility::Host, write)
             } else {
-                self.in_order(stream, write)
+                self.do_in_order(stream, write)
             }
             return Ok(());
         }
         // If the memory was freed, the wait ends.
-        self.hold(stream, move || cell.read().map_or(true, |found| is_met(flags, found, value, bytes)))
+        self.hold_until(stream, move || cell.read().map_or(true, |found| is_condition_met(flags, found, value, bytes)))
     }
 
     /// Returns the memory of an operation; `None` for an operation without memory.
-    fn cell(&self, operation: &Operation, is_first_version: bool) -> Answer<Option<Cell>> {
+    fn look_up_cell(&self, operation: &Operation, is_first_version: bool) -> Answer<Option<ValueCell>> {
         let Operation { kind, address, bytes, flags, .. } = *operation;
         let is_known = match kind {
             // The device cannot flush remote writes.
@@ -119,15 +114,17 @@ impl Driver {
         if kind == OperationKind::Barrier {
             return Ok(None);
         }
-        let Some((_, allocation)) = self.memory.containing(address) else { return fail(Code::INVALID_VALUE) };
-        let is_managed = matches!(allocation.kind, Kind::Managed(_));
+        let Some((_, allocation)) = self.memory.allocation_at(address) else {
+            return fail(Code::INVALID_VALUE);
+        };
+        let is_managed = matches!(allocation.kind, AllocationKind::Managed(_));
         fail_if(
-            is_managed || !address.is_multiple_of(bytes as u64) || !self.reaches(allocation),
+            is_managed || !address.is_multiple_of(bytes as u64) || !self.can_reach(allocation),
             Code::INVALID_VALUE,
         )?;
         let place = self.place_of(address, bytes as u64)?;
-        let damaged = self.damaged_link(self.current_device()?, address, Carrier::Kernels);
-        Ok(Some(Cell { place, damaged, bytes }))
+        let damaged = self.damaged_link(self.current_device()?, address, DataCarrier::Kernels);
+        Ok(Some(ValueCell { place, damaged, bytes }))
     }
 }
 
@@ -137,21 +134,23 @@ mod tests {
 
     #[test]
     fn conditions_are_those_of_their_width() {
-        assert!(is_met(0, 5, 5, 4) && is_met(0, 6, 5, 8) && !is_met(0, 4, 5, 4));
+        assert!(is_condition_met(0, 5, 5, 4) && is_condition_met(0, 6, 5, 8) && !is_condition_met(0, 4, 5, 4));
         // A cyclic comparison.
-        assert!(is_met(0, 1, 0xffff_ffff, 4) && !is_met(0, 0xffff_ffff, 1, 4));
-        assert!(!is_met(0, 1, 0x8000_0000_0000_0001, 8) && is_met(0, 0, u64::MAX, 8));
-        assert!(is_met(1, 7, 7, 4) && !is_met(1, 8, 7, 8));
-        assert!(is_met(2, 6, 2, 4) && !is_met(2, 6, 1, 8));
+        assert!(is_condition_met(0, 1, 0xffff_ffff, 4) && !is_condition_met(0, 0xffff_ffff, 1, 4));
+        assert!(!is_condition_met(0, 1, 0x8000_0000_0000_0001, 8) && is_condition_met(0, 0, u64::MAX, 8));
+        assert!(is_condition_met(1, 7, 7, 4) && !is_condition_met(1, 8, 7, 8));
+        assert!(is_condition_met(2, 6, 2, 4) && !is_condition_met(2, 6, 1, 8));
         assert!(
-            is_met(3, 0, 1, 4) && !is_met(3, 0xffff_0000, 0xffff, 4) && is_met(3, 0xffff_0000, 0xffff, 8)
+            is_condition_met(3, 0, 1, 4)
+                && !is_condition_met(3, 0xffff_0000, 0xffff, 4)
+                && is_condition_met(3, 0xffff_0000, 0xffff, 8)
         );
     }
 
     #[test]
     fn operations_that_are_wrong_change_nothing() {
         let mut driver = Driver::in_context();
-        let a = driver.allocate(64, false).unwrap();
+        let a = driver.allocate_device(64, false).unwrap();
         let write = Operation { kind: OperationKind::Write, address: a, bytes: 4, value: 7, flags: 0 };
         use OperationKind::{Barrier, Flush, Wait};
         for (operation, first, code) in [
@@ -171,7 +170,7 @@ mod tests {
             let got = driver.operate(1, &[operation], first).err().map(|failure| failure.code);
             assert_eq!(got, code, "{operation:?}");
         }
-        let cell = |driver: &Driver| driver.cell(&write, false).unwrap().unwrap().read().unwrap();
+        let cell = |driver: &Driver| driver.look_up_cell(&write, false).unwrap().unwrap().read().unwrap();
         assert!(driver.operate(1, &[write, Operation { flags: 9, ..write }], false).is_err());
         assert_eq!(cell(&driver), 0);
         driver.operate(1, &[write], false).unwrap();

@@ -9,11 +9,11 @@ use cupeer_topology::Topology;
 ///
 /// An item is an index, or the first digits of a UUID, as many as name one device. If an item names no
 /// device, all later items are ignored. An item that names the same device as another item is an error.
-pub(crate) fn visible(machine: &Topology, variable: Option<&str>) -> Answer<Vec<usize>> {
+pub(crate) fn parse_visible_devices(machine: &Topology, variable: Option<&str>) -> Answer<Vec<usize>> {
     let Some(list) = variable else { return Ok((0..machine.devices.len()).collect()) };
     let mut chosen = Vec::new();
     for item in list.split(',') {
-        match named(machine, item.trim()) {
+        match find_named_device(machine, item.trim()) {
             Some(index) if chosen.contains(&index) => return fail(Code::INVALID_DEVICE),
             Some(index) => chosen.push(index),
             None => break,
@@ -23,10 +23,9 @@ pub(crate) fn visible(machine: &Topology, variable: Option<&str>) -> Answer<Vec<
     Ok(chosen)
 }
 
-fn named(machine: &Topology, item: &str) -> Option<usize> {
+fn find_named_device(machine: &Topology, item: &str) -> Option<usize> {
     if item.starts_with("GPU-") {
-        let mut matching =
-            (0..machine.devices.len()).filter(|i| machine.devices[*i].uuid_text().starts_with(item));
+        let mut matching = (0..machine.devices.len()).filter(|i| machine.devices[*i].uuid_text().starts_with(item));
         let first = matching.next()?;
         return matching.next().is_none().then_some(first);
     }
@@ -43,8 +42,8 @@ mod tests {
     fn the_rules() {
         let machine = Topology::parse("nvlink:4").unwrap();
         let uuid = machine.devices[2].uuid_text();
-        let list = |text: &str| visible(&machine, Some(text)).map_err(|failure| failure.code);
-        assert_eq!(visible(&machine, None), Ok(vec![0, 1, 2, 3]));
+        let list = |text: &str| parse_visible_devices(&machine, Some(text)).map_err(|failure| failure.code);
+        assert_eq!(parse_visible_devices(&machine, None), Ok(vec![0, 1, 2, 3]));
         assert_eq!(list("2,0"), Ok(vec![2, 0]));
         assert_eq!(list(" 1 , 3"), Ok(vec![1, 3]));
         assert_eq!(list("0x,1"), Ok(vec![0, 1]));

@@ -156,6 +156,6 @@ enumerations! {
 }
 
 impl CUdevice_attribute {
-    /// Support for multicast objects.
+    /// Attribute that is nonzero if a device supports multicast objects.
     pub const MULTICAST_SUPPORTED: CUdevice_attribute = CUdevice_attribute(132);
 }

@@ -5,33 +5,33 @@
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct CUDA_MEMCPY2D<W> {
-    /// Offset of the source in its row.
+    /// Offset of the source in its row, in bytes.
     pub srcXInBytes: W,
-    /// In which row.
+    /// Row of the source at which the copy begins.
     pub srcY: W,
     /// `CU_MEMORYTYPE_*` of the source.
     pub srcMemoryType: i32,
-    /// Host address.
+    /// Host address of the source.
     pub srcHost: u64,
-    /// Device address.
+    /// Device address of the source.
     pub srcDevice: W,
-    /// The array.
+    /// Handle of the array that is the source.
     pub srcArray: u64,
-    /// From one of its rows to the next.
+    /// Distance in bytes from one row of the source to the next.
     pub srcPitch: W,
-    /// Offset of the destination in its row.
+    /// Offset of the destination in its row, in bytes.
     pub dstXInBytes: W,
-    /// In which row.
+    /// Row of the destination at which the copy begins.
     pub dstY: W,
     /// `CU_MEMORYTYPE_*` of the destination.
     pub dstMemoryType: i32,
-    /// Host address.
+    /// Host address of the destination.
     pub dstHost: u64,
-    /// Device address.
+    /// Device address of the destination.
     pub dstDevice: W,
-    /// The array.
+    /// Handle of the array that is the destination.
     pub dstArray: u64,
-    /// From one of its rows to the next.
+    /// Distance in bytes from one row of the destination to the next.
     pub dstPitch: W,
     /// Bytes per row.
     pub WidthInBytes: W,
@@ -43,9 +43,9 @@ pub struct CUDA_MEMCPY2D<W> {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct CUDA_MEMCPY3D<W> {
-    /// The source.
+    /// Source of the copy.
     pub src: Side3D<W>,
-    /// The destination.
+    /// Destination of the copy.
     pub dst: Side3D<W>,
     /// Bytes per row.
     pub WidthInBytes: W,
@@ -59,33 +59,33 @@ pub struct CUDA_MEMCPY3D<W> {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Side3D<W> {
-    /// Offset in the row.
+    /// Offset in bytes at which the copy begins in each row.
     pub XInBytes: W,
-    /// In which row.
+    /// Row at which the copy begins.
     pub Y: W,
-    /// In which slice.
+    /// Slice at which the copy begins.
     pub Z: W,
-    /// Zero.
+    /// Level of detail, which must be zero.
     pub LOD: W,
-    /// `CU_MEMORYTYPE_*`.
+    /// Type of the memory: `CU_MEMORYTYPE_*`.
     pub MemoryType: i32,
     /// Host address.
     pub Host: u64,
     /// Device address.
     pub Device: W,
-    /// The array.
+    /// Handle of the array.
     pub Array: u64,
-    /// The context of a copy between peers.
+    /// Context of this side, in a copy between peers.
     pub Context: u64,
-    /// From one row to the next.
+    /// Distance in bytes from one row to the next.
     pub Pitch: W,
-    /// Number of rows.
+    /// Number of rows per slice.
     pub Height: W,
 }
 
 /// `CUDA_MEMCPY2D` as the functions of CUDA 3.2 and later take it.
 pub type CUDA_MEMCPY2D_v2 = CUDA_MEMCPY2D<u64>;
-/// `CUDA_MEMCPY3D`, likewise.
+/// `CUDA_MEMCPY3D` as the functions of CUDA 3.2 and later take it.
 pub type CUDA_MEMCPY3D_v2 = CUDA_MEMCPY3D<u64>;
 /// `CUDA_MEMCPY3D_PEER`.
 pub type CUDA_MEMCPY3D_PEER = CUDA_MEMCPY3D<u64>;
@@ -94,15 +94,15 @@ pub type CUDA_MEMCPY3D_PEER = CUDA_MEMCPY3D<u64>;
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct CUDA_MEMCPY3D_BATCH_OP {
-    /// The source.
+    /// Source of the copy.
     pub src: CUmemcpy3DOperand,
-    /// The destination.
+    /// Destination of the copy.
     pub dst: CUmemcpy3DOperand,
     /// Width of a row, number of rows, and number of slices.
     pub extent: [usize; 3],
-    /// `CUmemcpySrcAccessOrder`.
+    /// Order in which the source may be read: `CUmemcpySrcAccessOrder`.
     pub srcAccessOrder: i32,
-    /// `CUmemcpyFlags`.
+    /// Flags of the copy: `CUmemcpyFlags`.
     pub flags: u32,
 }
 
@@ -112,7 +112,7 @@ pub struct CUDA_MEMCPY3D_BATCH_OP {
 pub struct CUmemcpy3DOperand {
     /// Kind of operand: [`CUmemcpy3DOperand::POINTER`], or 2 for an array.
     pub kind: i32,
-    /// The address, or the array.
+    /// Address of the memory, or handle of the array.
     pub place: u64,
     /// For an address: the row length in elements, the number of rows per slice, and the location of the
     /// memory (a [`super::CUmemLocation`]). For an array: the offset in a row, the row, and the slice.

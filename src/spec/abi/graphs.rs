@@ -3,39 +3,39 @@
 use super::{CUcontext, CUdeviceptr, CUfunction, CUkernel, CUmemPoolProps};
 use core::ffi::c_void;
 
-/// `CUDA_KERNEL_NODE_PARAMS` in the form of CUDA 12; the one before it ends in front of `kern`.
+/// `CUDA_KERNEL_NODE_PARAMS` in the form of CUDA 12. The earlier form ends before the field `kern`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct CUDA_KERNEL_NODE_PARAMS {
-    /// The kernel.
+    /// Kernel that the node launches.
     pub func: CUfunction,
-    /// Number of blocks.
+    /// Number of blocks in each dimension.
     pub grid: [u32; 3],
-    /// Number of threads per block.
+    /// Number of threads of a block in each dimension.
     pub block: [u32; 3],
-    /// The bytes of shared memory of each.
+    /// Number of bytes of shared memory per block.
     pub sharedMemBytes: u32,
-    /// A pointer for each parameter.
+    /// Array with a pointer to each parameter of the kernel.
     pub kernelParams: *const *const c_void,
-    /// Other form of the parameters.
+    /// Other form of the parameters: a buffer with all of them.
     pub extra: *const *const c_void,
-    /// The kernel, if `func` is null.
+    /// Kernel that the node launches, if `func` is null.
     pub kern: CUkernel,
-    /// The context in which that runs.
+    /// Context in which the kernel `kern` runs.
     pub ctx: CUcontext,
 }
 
-/// `CUDA_MEMSET_NODE_PARAMS`.
+/// `CUDA_MEMSET_NODE_PARAMS`: parameters of a node that sets memory.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct CUDA_MEMSET_NODE_PARAMS {
-    /// Destination.
+    /// Address of the memory that the node sets.
     pub dst: CUdeviceptr,
-    /// From one row to the next.
+    /// Distance in bytes from one row to the next.
     pub pitch: usize,
     /// Value of each element.
     pub value: u32,
-    /// The size of an element.
+    /// Size of an element in bytes.
     pub elementSize: u32,
     /// Number of elements per row.
     pub width: usize,
@@ -43,17 +43,17 @@ pub struct CUDA_MEMSET_NODE_PARAMS {
     pub height: usize,
 }
 
-/// `CUDA_MEM_ALLOC_NODE_PARAMS`.
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`: parameters of a node that allocates memory.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct CUDA_MEM_ALLOC_NODE_PARAMS {
     /// Properties of the memory.
     pub poolProps: CUmemPoolProps,
-    /// Devices that get access.
+    /// Descriptors of the devices that get access to the memory.
     pub accessDescs: *const c_void,
-    /// Number of these descriptors.
+    /// Number of descriptors in `accessDescs`.
     pub accessDescCount: usize,
-    /// The size of the memory.
+    /// Size of the memory in bytes.
     pub bytesize: usize,
     /// Address that the memory will have.
     pub dptr: CUdeviceptr,
@@ -65,19 +65,19 @@ pub struct CUDA_MEM_ALLOC_NODE_PARAMS {
 pub struct CUgraphNodeType(pub i32);
 
 impl CUgraphNodeType {
-    /// Launches a kernel.
+    /// Node that launches a kernel.
     pub const KERNEL: CUgraphNodeType = CUgraphNodeType(0);
-    /// Copies.
+    /// Node that copies memory.
     pub const MEMCPY: CUgraphNodeType = CUgraphNodeType(1);
-    /// Sets memory.
+    /// Node that sets memory.
     pub const MEMSET: CUgraphNodeType = CUgraphNodeType(2);
-    /// Calls a function of the program.
+    /// Node that calls a function of the program.
     pub const HOST: CUgraphNodeType = CUgraphNodeType(3);
-    /// Runs another graph.
+    /// Node that runs another graph.
     pub const GRAPH: CUgraphNodeType = CUgraphNodeType(4);
-    /// Does nothing.
+    /// Node that does nothing.
     pub const EMPTY: CUgraphNodeType = CUgraphNodeType(5);
-    /// Allocates memory.
+    /// Node that allocates memory.
     pub const MEM_ALLOC: CUgraphNodeType = CUgraphNodeType(10);
 }
 

@@ -6,11 +6,11 @@
 pub struct CUmulticastObjectProp {
     /// Number of devices that will be added.
     pub numDevices: u32,
-    /// The most memory that can be bound, of each device.
+    /// Largest number of bytes of each device's memory that can be bound.
     pub size: usize,
     /// Bits of [`CUmemAllocationHandleType`](super::CUmemAllocationHandleType).
     pub handleTypes: u64,
-    /// Zero.
+    /// Reserved; must be zero.
     pub flags: u64,
 }
 

@@ -11,7 +11,7 @@ use core::ffi::{c_char, c_void};
 pub struct nvmlReturn_t(pub i32);
 
 handles! {
-    /// `nvmlDevice_t`: a device of the machine, opaque; whatever CUDA_VISIBLE_DEVICES says.
+    /// `nvmlDevice_t`: a device of the machine, opaque. CUDA_VISIBLE_DEVICES hides no device from NVML.
     nvmlDevice_t
 }
 
@@ -25,7 +25,7 @@ enumerations! {
         NVML_P2P_CAPS_INDEX_PCI = 4,
         NVML_P2P_CAPS_INDEX_UNKNOWN = 5,
     }
-    /// `nvmlGpuP2PStatus_t`: whether it can be used so.
+    /// `nvmlGpuP2PStatus_t`: state of one use of the link between two devices.
     nvmlGpuP2PStatus_t: i32 {
         NVML_P2P_STATUS_OK = 0,
         NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED = 1,
@@ -35,7 +35,7 @@ enumerations! {
         NVML_P2P_STATUS_NOT_SUPPORTED = 5,
         NVML_P2P_STATUS_UNKNOWN = 6,
     }
-    /// `nvmlEnableState_t`: whether something is on.
+    /// `nvmlEnableState_t`: state of a feature that can be enabled or disabled.
     nvmlEnableState_t: i32 {
         NVML_FEATURE_DISABLED = 0,
         NVML_FEATURE_ENABLED = 1,
@@ -56,7 +56,8 @@ enumerations! {
         NVML_NVLINK_DEVICE_TYPE_SWITCH = 2,
         NVML_NVLINK_DEVICE_TYPE_UNKNOWN = 255,
     }
-    /// `nvmlGpuTopologyLevel_t`: nearest common part of two devices, the nearest first.
+    /// `nvmlGpuTopologyLevel_t`: kinds of the nearest common ancestor of two devices, from the nearest to the
+    /// farthest.
     nvmlGpuTopologyLevel_t: i32 {
         NVML_TOPOLOGY_INTERNAL = 0,
         NVML_TOPOLOGY_SINGLE = 10,
@@ -101,7 +102,7 @@ pub struct nvmlPciInfo_t {
 #[repr(C)]
 pub struct nvmlGpuFabricInfo_t {
     pub clusterUuid: [u8; 16],
-    /// Result of the registration with it.
+    /// Result of the device's registration with the fabric.
     pub status: nvmlReturn_t,
     /// Devices with the same number in the same fabric reach each other.
     pub cliqueId: u32,
@@ -113,10 +114,11 @@ pub struct nvmlGpuFabricInfo_t {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct nvmlGpuFabricInfoV_t {
-    /// The size and version that the caller knows: [`nvmlGpuFabricInfoV_t::number`].
+    /// Size of the structure and number of its version, both from the caller:
+    /// [`nvmlGpuFabricInfoV_t::version_number`].
     pub version: u32,
     pub clusterUuid: [u8; 16],
-    /// Result of the registration with it.
+    /// Result of the device's registration with the fabric.
     pub status: nvmlReturn_t,
     /// Devices with the same number in the same fabric reach each other.
     pub cliqueId: u32,
@@ -126,8 +128,8 @@ pub struct nvmlGpuFabricInfoV_t {
 }
 
 impl nvmlGpuFabricInfoV_t {
-    /// The number of the version, from 2 on.
-    pub fn number(&self) -> u32 {
+    /// Returns the number of the structure's version, from 2 on.
+    pub fn version_number(&self) -> u32 {
         self.version >> 24
     }
 }
@@ -148,7 +150,7 @@ pub struct nvmlFieldValue_t {
     pub valueType: u32,
     /// Result of the query.
     pub nvmlReturn: nvmlReturn_t,
-    /// Result. A narrow one has the first bytes.
+    /// Value of the field. A value with fewer than 8 bytes is in the first bytes.
     pub value: u64,
 }
 

@@ -18,13 +18,13 @@ pub struct CUmemPoolProps {
     pub handleTypes: CUmemAllocationHandleType,
     /// Location of the memory.
     pub location: CUmemLocation,
-    /// Null but on Windows.
+    /// Null, except on Windows.
     pub win32SecurityAttributes: *mut c_void,
-    /// Limit on its memory in bytes; 0 if only the device limits it.
+    /// Limit on the memory of the pool in bytes; 0 if only the device limits it.
     pub maxSize: usize,
     /// Bits of `CU_MEM_CREATE_USAGE_*`.
     pub usage: u16,
-    /// Zeros.
+    /// Reserved; must be zeros.
     pub reserved: [u8; 54],
 }
 

@@ -7,11 +7,11 @@ use core::ffi::c_void;
 #[repr(transparent)]
 pub struct CUmemGenericAllocationHandle(pub u64);
 
-/// `CUmemLocation`: a place in memory.
+/// `CUmemLocation`: location of memory: a device, the host, or a NUMA node of the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct CUmemLocation {
-    /// Kind of `id`: cuda.h's `type`.
+    /// Kind of location, which determines the meaning of `id`: cuda.h's `type`.
     pub kind: CUmemLocationType,
     /// The ordinal of a device, or the number of a NUMA node.
     pub id: i32,
@@ -28,7 +28,7 @@ impl CUmemLocation {
 pub struct CUmemAccessDesc {
     /// Location that gets access.
     pub location: CUmemLocation,
-    /// Access flags.
+    /// Kind of access that the location gets.
     pub flags: CUmemAccess_flags,
 }
 
@@ -36,15 +36,15 @@ pub struct CUmemAccessDesc {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct CUmemAllocationProp {
-    /// cuda.h's `type`.
+    /// Allocation type: cuda.h's `type`.
     pub kind: CUmemAllocationType,
     /// Bits of [`CUmemAllocationHandleType`].
     pub requestedHandleTypes: CUmemAllocationHandleType,
     /// Location of the memory.
     pub location: CUmemLocation,
-    /// Null but on Windows.
+    /// Null, except on Windows.
     pub win32HandleMetaData: *mut c_void,
-    /// Further properties.
+    /// Further properties of the allocation.
     pub allocFlags: CUmemAllocationFlags,
 }
 
@@ -58,7 +58,7 @@ pub struct CUmemAllocationFlags {
     pub gpuDirectRDMACapable: u8,
     /// Bits of `CU_MEM_CREATE_USAGE_*`.
     pub usage: u16,
-    /// Zeros.
+    /// Reserved; must be zeros.
     pub reserved: [u8; 4],
 }
 
@@ -71,13 +71,14 @@ enumerations! {
         CU_MEM_LOCATION_TYPE_HOST_NUMA = 3,
         CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4,
     }
-    /// `CUmemAllocationType`: how an allocation is bound to its place.
+    /// `CUmemAllocationType`: kinds of allocations: pinned to their location, or managed.
     CUmemAllocationType: i32 {
         CU_MEM_ALLOCATION_TYPE_INVALID = 0,
         CU_MEM_ALLOCATION_TYPE_PINNED = 1,
         CU_MEM_ALLOCATION_TYPE_MANAGED = 2,
     }
-    /// `CUmemAllocationHandleType`: how memory leaves the process; several are the sum of their bits.
+    /// `CUmemAllocationHandleType`: kinds of handles by which processes share memory. A set of kinds is the sum of
+    /// their bits.
     CUmemAllocationHandleType: i32 {
         CU_MEM_HANDLE_TYPE_NONE = 0,
         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,

@@ -256,7 +256,7 @@ macro_rules! other_args {
     };
 }
 
-/// Parses the value that `where` requires of an argument.
+/// Parses `where FLAGS is 1` of an `Opens` or `Enables`: the value without which the call cannot succeed.
 macro_rules! demand {
     ($arguments:tt $by:ident $value:literal) => {
         Demand { by: $crate::effect::index!($arguments $by), value: $value }

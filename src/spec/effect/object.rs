@@ -32,8 +32,8 @@ named! {
 }
 
 impl Object {
-    /// Returns the groups of all functions that share such objects or release them.
-    pub(super) const fn families(self) -> &'static [Group] {
+    /// Returns the groups of all functions that share or release objects of this kind.
+    pub(super) const fn sharing_groups(self) -> &'static [Group] {
         match self {
             Object::Memory => &[Group::Ipc, Group::IpcMem],
             Object::Event => &[Group::Ipc, Group::IpcEvent],
@@ -52,24 +52,25 @@ impl Object {
 
     /// Returns true for objects of virtual memory management. Calls about them are few and slow, and all are
     /// recorded.
-    pub const fn is_virtual(self) -> bool {
+    pub const fn is_virtual_memory(self) -> bool {
         matches!(self, Object::Allocation | Object::Reservation | Object::Mapping)
     }
 
-    /// Returns true if a device can use an opened object only after access was granted.
-    pub const fn is_granted(self) -> bool {
-        self.is_virtual() || matches!(self, Object::Pool | Object::Pointer)
+    /// Returns true if a device can use an opened object of this kind only after a call granted it access.
+    pub const fn needs_granted_access(self) -> bool {
+        self.is_virtual_memory() || matches!(self, Object::Pool | Object::Pointer)
     }
 
-    /// Returns true if calls that end such an object are few, and end nothing else. All of them are recorded.
-    pub(super) const fn is_ended_by_name(self) -> bool {
-        self.is_virtual() || matches!(self, Object::Pool)
+    /// Returns true if the calls that end objects of this kind are few, and end nothing else. All of these calls are
+    /// recorded.
+    pub(super) const fn has_dedicated_end_calls(self) -> bool {
+        self.is_virtual_memory() || matches!(self, Object::Pool)
     }
 
     /// Returns true if other processes can keep the object after its creator released it, because they hold
     /// references.
     pub const fn outlives_its_maker(self) -> bool {
-        self.is_virtual()
+        self.is_virtual_memory()
     }
 
     /// Returns true if an object of this kind belongs to a context, and ends with it. Virtual memory, pools,
@@ -79,7 +80,7 @@ impl Object {
         matches!(self, Object::Memory | Object::Event | Object::Peer)
     }
 
-    /// Returns true for a context, which contains objects that end with it.
+    /// Returns true for a context or primary context. Other objects belong to it, and end with it.
     pub const fn is_context(self) -> bool {
         matches!(self, Object::Context | Object::Primary)
     }

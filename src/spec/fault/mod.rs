@@ -19,89 +19,91 @@ mod parse;
 
 use crate::selector::FunctionSet;
 
-pub use parse::{KeyKind, KeySpec, LONGEST_NAME, PlanError, is_comparable, is_name, keys, output_values};
+pub use parse::{
+    KeyKind, KeySpec, LONGEST_NAME, PlanError, describe_output_values, is_comparable, is_fault_name, keys,
+};
 
-/// Rules in the order in which they are checked.
+/// Faults in the order in which they are checked.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Plan {
-    /// The rules.
-    pub rules: Vec<Rule>,
+pub struct FaultPlan {
+    /// Faults of the plan.
+    pub rules: Vec<PlannedFault>,
 }
 
-impl Plan {
+impl FaultPlan {
     /// Returns true if a fault depends on the previous call's result, or on the order in which processes make
     /// calls. If so, every call must be examined.
-    pub fn follows(&self) -> bool {
+    pub fn needs_every_call(&self) -> bool {
         let conditions = self.rules.iter().flat_map(|rule| &rule.conditions);
-        conditions.into_iter().any(|condition| matches!(condition.key, Key::Prev | Key::Process))
+        conditions.into_iter().any(|condition| matches!(condition.key, ConditionKey::Prev | ConditionKey::Process))
     }
 
-    /// Returns true if a fault changes the bytes of a handle.
+    /// Returns true if a fault of the plan changes the bytes of a handle.
     pub fn damages_handles(&self) -> bool {
         let mut outs = self.rules.iter().flat_map(|rule| &rule.action.outs);
         outs.any(|out| {
             crate::function::FUNCTIONS
                 .iter()
-                .any(|function| function.argument(out.argument).is_some_and(|(_, arg)| arg.is_handle()))
+                .any(|function| function.find_argument(out.argument).is_some_and(|(_, arg)| arg.is_ipc_handle()))
         })
     }
 
     /// Returns true if a fault replaces one handle by another. If so, the handles of all calls must be
     /// stored.
-    pub fn keeps_handles(&self) -> bool {
-        self.rules.iter().flat_map(|rule| &rule.action.outs).any(|out| out.value == OutValue::Other)
+    pub fn needs_stored_handles(&self) -> bool {
+        self.rules.iter().flat_map(|rule| &rule.action.outs).any(|out| out.value == OutputValue::Other)
     }
 }
 
-/// Rule of a plan.
+/// Fault of a plan: the calls at which it fires, and its action.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Rule {
-    /// Name of the rule: `PLAN/NAME`, or `PLAN/N` for the N-th rule of its plan if it has no name.
+pub struct PlannedFault {
+    /// Name of the fault: `PLAN/NAME`, or `PLAN/N` for the N-th fault of its plan if it has no name.
     pub name: String,
-    /// Text of the rule without white space around it.
+    /// Text of the fault without white space around it.
     pub text: String,
-    /// Functions that the rule applies to.
+    /// Functions to whose calls the fault applies.
     pub functions: FunctionSet,
     /// Conditions, all of which a call must meet to match.
-    pub conditions: Vec<Condition>,
-    /// Selection of the matching calls at which the rule fires.
-    pub when: When,
+    pub conditions: Vec<FaultCondition>,
+    /// Selection of the matching calls at which the fault fires.
+    pub when: CallSelection,
     /// Scope in which matching calls are counted.
-    pub per: Per,
-    /// True if one counter counts the calls of all functions of the rule.
+    pub per: CounterScope,
+    /// True if one counter counts the calls of all functions of the fault; otherwise, each function has its own.
     pub together: bool,
-    /// Probability that the rule fires at a selected call; 1 by default.
+    /// Probability that the fault fires at a selected call; 1 by default.
     pub probability: f64,
-    /// Seed of all pseudorandom choices.
+    /// Seed of all pseudorandom choices of the fault.
     pub seed: u64,
-    /// Largest number of times that the rule fires; `None` for no limit.
+    /// Largest number of times that the fault fires; `None` for no limit.
     pub times: Option<u64>,
-    /// Action of the rule when it fires.
-    pub action: Action,
+    /// Action of the fault when it fires.
+    pub action: FaultAction,
 }
 
-impl Rule {
-    /// Returns the [`dice`] value for the `count`-th call that the rule counts, in a process of this rank.
-    pub fn thrown(&self, rank: u32, function: &str, count: u64, purpose: u64) -> u64 {
+impl PlannedFault {
+    /// Returns the [`pseudorandom_number`] for the `count`-th call that the fault counts, in a process of this rank.
+    pub fn pseudorandom_for(&self, rank: u32, function: &str, count: u64, purpose: u64) -> u64 {
         let function = if self.together { "" } else { function };
-        dice(self.seed, &self.name, rank, function, count, purpose)
+        pseudorandom_number(self.seed, &self.name, rank, function, count, purpose)
     }
 }
 
 /// Condition on a circumstance or an argument: what is compared, and with which values.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Condition {
+pub struct FaultCondition {
     /// Value that the condition compares.
-    pub key: Key,
-    /// True if the condition is met by all values except these.
+    pub key: ConditionKey,
+    /// True if the condition is negated, and so met by all values except `values`.
     pub not: bool,
-    /// Values that are compared.
-    pub values: Values,
+    /// Values with which the condition compares.
+    pub values: ConditionValues,
 }
 
 /// Value that a condition compares.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Key {
+pub enum ConditionKey {
     /// Device that the call is about.
     Dev,
     /// Second device of a call about a pair of devices.
@@ -147,7 +149,7 @@ pub enum Key {
 
 /// Values that a condition compares with.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Values {
+pub enum ConditionValues {
     /// Ranges of numbers, both ends included. An argument of 4 bytes is compared as an unsigned number.
     Numbers(Vec<(u64, u64)>),
     /// Patterns with `*` for any bytes and `?` for one.
@@ -156,28 +158,28 @@ pub enum Values {
 
 /// Selection of matching calls: the `first` one, then every `step`-th one up to the `last`. By default, all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct When {
+pub struct CallSelection {
     /// Number of the first selected call, from 1.
     pub first: u64,
-    /// Largest number of a selected call.
+    /// Number of the last call that can be selected.
     pub last: u64,
     /// Distance between the numbers of selected calls, from 1.
     pub step: u64,
 }
 
-impl When {
+impl CallSelection {
     /// Selection of every call.
-    pub const ALWAYS: When = When { first: 1, last: u64::MAX, step: 1 };
+    pub const ALWAYS: CallSelection = CallSelection { first: 1, last: u64::MAX, step: 1 };
 
     /// Returns true if the `n`-th matching call, counted from 1, is selected.
-    pub fn has(&self, n: u64) -> bool {
+    pub fn is_selected(&self, n: u64) -> bool {
         (self.first..=self.last).contains(&n) && (n - self.first).is_multiple_of(self.step)
     }
 }
 
 /// Scope of a counter of matching calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Per {
+pub enum CounterScope {
     /// Each process has its own counter.
     Process,
     /// Each thread has its own counter.
@@ -190,50 +192,50 @@ pub enum Per {
     Job,
 }
 
-impl Per {
+impl CounterScope {
     /// All scopes with their words in plans.
-    pub const ALL: &'static [(Per, &'static str)] = &[
-        (Per::Process, "process"),
-        (Per::Thread, "thread"),
-        (Per::Ctx, "ctx"),
-        (Per::Rank, "rank"),
-        (Per::Job, "job"),
+    pub const ALL: &'static [(CounterScope, &'static str)] = &[
+        (CounterScope::Process, "process"),
+        (CounterScope::Thread, "thread"),
+        (CounterScope::Ctx, "ctx"),
+        (CounterScope::Rank, "rank"),
+        (CounterScope::Job, "job"),
     ];
 }
 
-/// Action of a rule on a call at which it fires.
+/// Action of a fault on a call at which it fires.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Action {
+pub struct FaultAction {
     /// Result that the call returns instead of the driver's.
-    pub error: Option<Error>,
+    pub error: Option<FaultResult>,
     /// Values that are written to outputs.
-    pub outs: Vec<Out>,
+    pub outs: Vec<OutputChange>,
     /// Wait before the call.
-    pub delay: Option<Delay>,
+    pub delay: Option<FaultDelay>,
     /// Wait after the call.
-    pub delay_after: Option<Delay>,
+    pub delay_after: Option<FaultDelay>,
     /// Label until whose release the call waits before it is made.
     pub hang: Option<String>,
     /// Number of the signal that is sent to the thread before the call.
     pub signal: Option<i32>,
     /// Exit status with which the process ends before the call.
     pub exit: Option<i32>,
-    /// Treatment of the real call if the rule has an `error`.
-    pub stage: Stage,
+    /// Treatment of the real call if the fault has an `error`.
+    pub stage: RealCallTreatment,
 }
 
-/// Result that a rule makes a call return.
+/// Result that a fault makes a call return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Error {
-    /// This result.
+pub enum FaultResult {
+    /// The result with this number.
     Code(i32),
-    /// Pseudorandom one of the results that are documented for the function or were seen.
+    /// A pseudorandom choice among the results that are documented for the function or were seen.
     Any,
 }
 
 /// Treatment of the real call: left out, made, or made and undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Stage {
+pub enum RealCallTreatment {
     /// The call is not made.
     #[default]
     Instead,
@@ -245,16 +247,16 @@ pub enum Stage {
 
 /// Value that is written to an output after the call succeeded.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Out {
+pub struct OutputChange {
     /// Name of the argument in the table.
     pub argument: &'static str,
     /// Value that is written.
-    pub value: OutValue,
+    pub value: OutputValue,
 }
 
 /// Kind of value that is written to an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OutValue {
+pub enum OutputValue {
     /// Number with the size of the output.
     Number(u64),
     /// Zeros. A plan can also say `null`.
@@ -268,7 +270,7 @@ pub enum OutValue {
 
 /// Wait with a fixed and a pseudorandom part, both in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Delay {
+pub struct FaultDelay {
     /// Duration without variation.
     pub time: u64,
     /// Largest pseudorandom variation of the duration in either direction.
@@ -276,7 +278,7 @@ pub struct Delay {
 }
 
 /// Returns the 64-bit FNV-1a hash of bytes.
-pub const fn fnv(bytes: &[u8]) -> u64 {
+pub const fn fnv_hash(bytes: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     let mut i = 0;
     while i < bytes.len() {
@@ -286,18 +288,18 @@ pub const fn fnv(bytes: &[u8]) -> u64 {
     hash
 }
 
-/// Returns a pseudorandom number for the `count`-th call of a function that a rule matches, in a process of
-/// this rank (`u32::MAX` for none). It is the same in every run. `purpose` tells several uses for one call
-/// apart.
-pub fn dice(seed: u64, rule: &str, rank: u32, function: &str, count: u64, purpose: u64) -> u64 {
-    use crate::record::live::mix;
-    let identity = fnv(rule.as_bytes()) ^ mix(fnv(function.as_bytes()) ^ u64::from(rank));
-    mix(mix(seed ^ identity).wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ purpose)
+/// Returns a pseudorandom number for the `count`-th call of a function that a fault matches, in a process of this
+/// rank (`u32::MAX` for none). The number is the same in every run. `purpose` distinguishes several uses of numbers
+/// for one call.
+pub fn pseudorandom_number(seed: u64, rule: &str, rank: u32, function: &str, count: u64, purpose: u64) -> u64 {
+    use crate::record::live::mix_bits;
+    let identity = fnv_hash(rule.as_bytes()) ^ mix_bits(fnv_hash(function.as_bytes()) ^ u64::from(rank));
+    mix_bits(mix_bits(seed ^ identity).wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ purpose)
 }
 
-/// Purposes of pseudorandom numbers from [`dice`].
+/// Purposes of the numbers from [`pseudorandom_number`].
 pub mod purpose {
-    /// Decides whether the rule fires.
+    /// Decides whether the fault fires.
     pub const FIRE: u64 = 1;
     /// Chooses one of the results that are documented or were seen.
     pub const ANY: u64 = 2;
@@ -307,7 +309,7 @@ pub mod purpose {
     pub const JITTER_AFTER: u64 = 4;
 }
 
-/// Returns true if an event of this probability happens when [`dice`] returned `thrown`.
+/// Returns true if an event of this probability happens when [`pseudorandom_number`] returned `thrown`.
 pub fn happens(probability: f64, thrown: u64) -> bool {
     // A double has a precision of 53 bits.
     (thrown >> 11) as f64 / (1u64 << 53) as f64 <= probability && probability > 0.0
@@ -316,6 +318,6 @@ pub fn happens(probability: f64, thrown: u64) -> bool {
 /// Returns the hash of a call stack, from the file names and offsets of its frames, the caller's first. It is
 /// the same in two runs of one program, wherever libraries are loaded.
 pub fn stack_hash<'a>(frames: impl Iterator<Item = (&'a [u8], u64)>) -> u64 {
-    use crate::record::live::mix;
-    frames.fold(1, |hash, (library, offset)| mix(hash ^ fnv(library).wrapping_add(offset)))
+    use crate::record::live::mix_bits;
+    frames.fold(1, |hash, (library, offset)| mix_bits(hash ^ fnv_hash(library).wrapping_add(offset)))
 }

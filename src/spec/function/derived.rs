@@ -1,11 +1,10 @@
 //! Facts that follow from an entry of the table: from its effects, its groups, and its arguments.
 
-use super::{DOCS, FUNCTIONS, FnId, FnSpec, Given, look_up_name};
+use super::{DOCS, FUNCTIONS, FnId, FnSpec, UndoArgs, look_up_name};
 use crate::argument::{ArgSpec, Direction};
 use crate::effect::{
-    AddedDevice, AddressSpace, Altered, Batch, Bound, Copied, Demand, Effect, End, Followed, Gathered, Grant,
-    HostCall, Launched, LookedUp, Made, Named, Object, OtherArgs, Posted, Query, Shared, Signal, Subject,
-    Unbound, Used, Work,
+    AddedDevice, AddressSpace, Altered, Batch, Bound, Copied, Demand, Effect, End, Followed, Gathered, Grant, HostCall,
+    Launched, LookedUp, Made, Named, Object, OtherArgs, Posted, Query, Shared, Signal, Subject, Unbound, Used, Work,
 };
 use crate::group::{Group, Library};
 use crate::results::{Result, ResultSpec};
@@ -98,8 +97,7 @@ impl FnSpec {
     pub fn doc(&self) -> String {
         let own = if self.is_per_thread() { " The default stream is the thread's own." } else { "" };
         let form = |f: &FnSpec| (f.lookup(), f.is_per_thread());
-        let later =
-            FUNCTIONS.iter().filter(|f| form(f) == form(self) && f.since > self.since).map(|f| f.since);
+        let later = FUNCTIONS.iter().filter(|f| form(f) == form(self) && f.since > self.since).map(|f| f.since);
         let before = later.min().filter(|_| !self.lookup().is_empty());
         let before = before.map(|since| format!(" Used before CUDA {}.{}.", since / 1000, since % 1000 / 10));
         format!("{}{own}{}", DOCS[self.id as usize], before.unwrap_or_default())
@@ -120,32 +118,33 @@ impl FnSpec {
         Group::ALL.iter().map(|(group, ..)| *group).filter(|group| self.is_in(*group))
     }
 
-    /// The argument that must have one value for an open or an enable to succeed.
-    pub fn demands(&self) -> Option<Demand> {
-        self.effect(|effect| match effect {
+    /// Returns the argument that must have a certain value, so that a call that opens or enables something can
+    /// succeed.
+    pub fn required_value(&self) -> Option<Demand> {
+        self.find_effect(|effect| match effect {
             Effect::Opens(Shared { demand, .. }) | Effect::Enables(_, demand) => demand,
             _ => None,
         })
     }
 
-    /// The context, or primary context, that a success ends.
-    pub fn ends_context(&self) -> Option<End> {
+    /// Returns the context, or primary context, that a successful call ends.
+    pub fn ended_context(&self) -> Option<End> {
         self.ends().filter(|end| end.object.is_context())
     }
 
-    /// The argument with the properties of an allocation, or of a pool: of one to create, or in a query.
-    pub fn describes(&self) -> Option<usize> {
-        self.effect(|effect| match effect {
+    /// Returns the argument with the properties of an allocation or a pool, which the call creates or queries.
+    pub fn properties_argument(&self) -> Option<usize> {
+        self.find_effect(|effect| match effect {
             Effect::Makes(Made { object: Object::Allocation | Object::Pool, of, .. }) => of,
             Effect::Asks(Query { subject: Subject::Memory, device, choice: Some(_), .. }) => Some(device),
             _ => None,
         })
     }
 
-    /// The range of addresses that a call creates, ends, or grants access to: the arguments with its start
+    /// Returns the range of addresses that a call creates, ends, or grants access to: the arguments with its start
     /// and its size.
-    pub fn range(&self) -> Option<(usize, usize)> {
-        self.effect(|effect| match effect {
+    pub fn address_range(&self) -> Option<(usize, usize)> {
+        self.find_effect(|effect| match effect {
             Effect::Makes(Made { by, size, .. })
             | Effect::Ends(End { by, size, .. })
             | Effect::Grants(Grant { by, size, .. }) => Some((by, size?)),
@@ -153,9 +152,9 @@ impl FnSpec {
         })
     }
 
-    /// The handle of an allocation that a call maps, exports, or releases: the argument that names it.
-    pub fn allocation_handle(&self) -> Option<usize> {
-        self.effect(|effect| match effect {
+    /// Returns the argument that names an allocation which a call maps, exports, or releases.
+    pub fn allocation_handle_argument(&self) -> Option<usize> {
+        self.find_effect(|effect| match effect {
             Effect::Exports(Shared { object: Object::Allocation, by, .. })
             | Effect::Ends(End { object: Object::Allocation, by, .. }) => Some(by),
             Effect::Makes(Made { object: Object::Mapping, of, .. }) => of,
@@ -163,15 +162,15 @@ impl FnSpec {
         })
     }
 
-    /// The argument with the kind of the shareable handle that a call returns or opens.
-    pub fn handle_kind(&self) -> Option<usize> {
-        self.args()[self.exports().or(self.opens())?.handle].kind()
+    /// Returns the argument with the kind of the shareable handle that a call returns or opens.
+    pub fn handle_kind_argument(&self) -> Option<usize> {
+        self.args()[self.exports().or(self.opens())?.handle].handle_kind_argument()
     }
 
-    /// The array that goes in: its argument, and the one that says how many elements it has.
-    pub fn array(&self) -> Option<(usize, usize)> {
+    /// Returns the array that a call reads: its argument, and the argument with its number of elements.
+    pub fn input_array(&self) -> Option<(usize, usize)> {
         let mut args = self.args().iter().enumerate();
-        args.find_map(|(index, arg)| Some((index, arg.count().filter(|_| arg.direction == Direction::In)?)))
+        args.find_map(|(index, arg)| Some((index, arg.count_argument().filter(|_| arg.direction == Direction::In)?)))
     }
 
     /// Returns true if a call reads or writes device memory, and does nothing else.
@@ -179,8 +178,8 @@ impl FnSpec {
         self.is_in(Group::Copy)
     }
 
-    /// The argument that names memory which a call frees, of a pool or not.
-    pub const fn frees(&self) -> Option<usize> {
+    /// Returns the argument that names memory which a call frees, from a pool or not.
+    pub const fn freed_memory_argument(&self) -> Option<usize> {
         find!(self, Effect::Ends(End { object: Object::Pointer, by, .. }) => by)
     }
 
@@ -199,12 +198,12 @@ impl FnSpec {
     pub(super) const fn needs_order(&self) -> bool {
         let reads = matches!(self.effects(), [Effect::Uses(Used { others: OtherArgs::ToHost(_), .. })]);
         let unmaps = find!(self, Effect::Ends(End { object: Object::Mapping, .. }) => ());
-        self.writes_memory() || reads || self.frees().is_some() || unmaps.is_some()
+        self.writes_memory() || reads || self.freed_memory_argument().is_some() || unmaps.is_some()
     }
 
     /// Returns true if a call takes an address of device memory that must exist, to use or free it.
     pub const fn uses_or_frees(&self) -> bool {
-        self.uses_memory() || self.frees().is_some()
+        self.uses_memory() || self.freed_memory_argument().is_some()
     }
 
     /// Returns true if a call copies between any two addresses, including host memory.
@@ -212,8 +211,8 @@ impl FnSpec {
         matches!(self.effects(), [Effect::Copies(Copied { sides: AddressSpace::Anything, .. })])
     }
 
-    /// The context that a call creates: the arguments that name it and its device.
-    pub const fn creates_context(&self) -> Option<(usize, usize)> {
+    /// Returns the context that a call creates: the arguments that name the context and its device.
+    pub const fn created_context(&self) -> Option<(usize, usize)> {
         match *self.effects() {
             [Effect::Makes(Made { object: Object::Context, by, of: Some(device), .. })] => Some((by, device)),
             _ => None,
@@ -222,44 +221,40 @@ impl FnSpec {
 
     /// Returns the only range of device memory that a call uses: the arguments with its start and its number
     /// of elements, and the size of an element in bytes. `None` for calls that use rows, or do more.
-    pub const fn uses_one_range(&self) -> Option<(usize, usize, u64)> {
+    pub const fn only_used_range(&self) -> Option<(usize, usize, u64)> {
         match *self.effects() {
             [Effect::Uses(Used { others: OtherArgs::Rows(..), .. })] => None,
-            [Effect::Uses(Used { by, size: Some(size), element, .. })] => {
-                Some((by, size, self.element_size(element)))
-            }
+            [Effect::Uses(Used { by, size: Some(size), element, .. })] => Some((by, size, self.element_size(element))),
             _ => None,
         }
     }
 
-    /// The bytes of the element that an argument holds; a byte if there is none.
+    /// Returns the size in bytes of the element that an argument holds; 1 if there is no such argument.
     pub const fn element_size(&self, element: Option<usize>) -> u64 {
         match element {
-            Some(element) => self.args()[element].size() as u64,
+            Some(element) => self.args()[element].value_size() as u64,
             None => 1,
         }
     }
 
-    /// The only effect of a call, if it is a copy whose devices follow from the addresses.
-    pub const fn copies_one_range(&self) -> Option<Copied> {
+    /// Returns the copy that is the only effect of a call, if its devices follow from the addresses.
+    pub const fn only_copied_range(&self) -> Option<Copied> {
         match *self.effects() {
             [Effect::Copies(copied)] if !matches!(copied.sides, AddressSpace::Peers) => Some(copied),
             _ => None,
         }
     }
 
-    /// The ranges of device memory that a call reads or writes, if it does nothing else: the arguments with
-    /// the start of each and its number of elements, the size of an element in bytes, and true if it is
+    /// Returns the ranges of device memory that a call reads or writes, if it does nothing else: the arguments with
+    /// the start of each range and its number of elements, the size of an element in bytes, and true if the range is
     /// written.
-    pub const fn touches(&self) -> [Option<(usize, usize, u64, bool)>; 2] {
-        if let Some(Copied { to, from, size, .. }) = self.copies_one_range() {
+    pub const fn touched_ranges(&self) -> [Option<(usize, usize, u64, bool)>; 2] {
+        if let Some(Copied { to, from, size, .. }) = self.only_copied_range() {
             return [Some((to, size, 1, true)), Some((from, size, 1, false))];
         }
-        let Some((by, size, bytes)) = self.uses_one_range() else { return [None; 2] };
+        let Some((by, size, bytes)) = self.only_used_range() else { return [None; 2] };
         match *self.effects() {
-            [Effect::Uses(Used { others: OtherArgs::ToHost(_), .. })] => {
-                [Some((by, size, bytes, false)), None]
-            }
+            [Effect::Uses(Used { others: OtherArgs::ToHost(_), .. })] => [Some((by, size, bytes, false)), None],
             [Effect::Uses(Used { others: OtherArgs::FromHost(_), .. } | Used { element: Some(_), .. })] => {
                 [Some((by, size, bytes, true)), None]
             }
@@ -268,9 +263,9 @@ impl FnSpec {
     }
 
     /// Returns true if the addresses show at once that most calls are irrelevant: calls that use memory, or launch.
-    pub const fn may_go_straight_on(&self) -> bool {
+    pub const fn can_skip_most_calls(&self) -> bool {
         matches!(*self.effects(), [Effect::Launches(_) | Effect::Uses(_) | Effect::UsesEach(_)])
-            || self.copies_one_range().is_some()
+            || self.only_copied_range().is_some()
     }
 
     /// Returns true if a call creates, changes, or launches a graph, whose nodes may use memory.
@@ -286,12 +281,10 @@ impl FnSpec {
         self.is_in(Group::Launch) || self.uses_nodes()
     }
 
-    /// The argument that names the graph whose nodes a call launches, creates, or changes.
-    pub fn uses_graph(&self) -> Option<usize> {
-        self.effect(|effect| match effect {
-            Effect::Replays(exec) | Effect::Instantiates(exec, _) | Effect::Alters(Altered { exec, .. }) => {
-                Some(exec)
-            }
+    /// Returns the argument that names the graph whose nodes a call launches, creates, or changes.
+    pub fn graph_argument(&self) -> Option<usize> {
+        self.find_effect(|effect| match effect {
+            Effect::Replays(exec) | Effect::Instantiates(exec, _) | Effect::Alters(Altered { exec, .. }) => Some(exec),
             _ => None,
         })
     }
@@ -311,10 +304,10 @@ impl FnSpec {
 
     /// Returns the result of a call that only finds the function of a `CUkernel`. Such a function has the
     /// kernel's parameters in all contexts, so a known one need not be noted again.
-    pub const fn finds_of_kernel(&self) -> Option<LookedUp> {
+    pub const fn found_kernel_function(&self) -> Option<LookedUp> {
         match *self.effects() {
             [Effect::Finds(found @ LookedUp { room: None, .. })]
-                if self.args()[found.of].of().ends_with("CUkernel") =>
+                if self.args()[found.of].arg_type().ends_with("CUkernel") =>
             {
                 Some(found)
             }
@@ -335,7 +328,7 @@ impl FnSpec {
 
     /// Returns true if a call only submits or prepares device work: a copy, a memset, a launch, a graph, an
     /// event, a wait. Programs make these calls all the time.
-    pub const fn is_work(&self) -> bool {
+    pub const fn is_device_work(&self) -> bool {
         self.uses_memory()
             || self.is_in(Group::Launch)
             || self.is_in(Group::Graph)
@@ -344,21 +337,21 @@ impl FnSpec {
     }
 
     /// Returns the query about devices that a call makes.
-    pub fn asks(&self) -> Option<Query> {
-        self.effect(|effect| match effect {
+    pub fn device_query(&self) -> Option<Query> {
+        self.find_effect(|effect| match effect {
             Effect::Asks(query) if !query.subject.is_own() => Some(query),
             _ => None,
         })
     }
 
-    fn effect<T>(&self, chosen: impl Fn(Effect) -> Option<T>) -> Option<T> {
+    fn find_effect<T>(&self, chosen: impl Fn(Effect) -> Option<T>) -> Option<T> {
         self.effects().iter().copied().find_map(chosen)
     }
 
-    /// The argument with the size in bytes of the call's object: of a creation, an end, a copy, or a grant of
+    /// Returns the argument with the size in bytes of the call's object: of a creation, an end, a copy, or a grant of
     /// access.
-    pub fn sized_by(&self) -> Option<usize> {
-        self.effect(|effect| match effect {
+    pub fn size_argument(&self) -> Option<usize> {
+        self.find_effect(|effect| match effect {
             Effect::Makes(Made { size, .. }) | Effect::Ends(End { size, .. }) => size,
             Effect::Grants(Grant { size, .. }) => size,
             Effect::Binds(Bound { size, .. }) | Effect::Unbinds(Unbound { size, .. }) => Some(size),
@@ -369,20 +362,20 @@ impl FnSpec {
         })
     }
 
-    /// Returns the function that undoes a success, in its newest form, and its arguments: the name of the
-    /// object and, if it was created with a size, the size.
-    pub fn undone_by(&self) -> Option<(FnId, Given)> {
+    /// Returns the function that undoes a successful creation, opening, enabling, or retain, in its newest form, and which
+    /// arguments of this function to pass to it: the object's name and, if both take one, the size. `None` if nothing undoes it.
+    pub fn undone_by(&self) -> Option<(FnId, UndoArgs)> {
         let newest = |undoes: &dyn Fn(&FnSpec) -> bool| {
-            FnId::newest(|other| other.library == self.library && undoes(other))
+            FnId::find_newest(|other| other.library == self.library && undoes(other))
         };
         if let Some(Shared { object, by, .. }) = self.opens() {
             let closes = |other: &FnSpec| other.closes().is_some_and(|closed| closed.object == object);
             let inverse = newest(&|other| closes(other) && other.args().len() == 1)?;
-            return Some((inverse, Given { by, size: None }));
+            return Some((inverse, UndoArgs { by, size: None }));
         }
         if let Some(Named { object, by }) = self.enables() {
             let inverse = newest(&|other| other.disables().is_some_and(|access| access.object == object))?;
-            return Some((inverse, Given { by, size: None }));
+            return Some((inverse, UndoArgs { by, size: None }));
         }
         let (object, by, size) = match (self.makes(), self.retains()) {
             (Some(Made { object, by, size, .. }), _) => (object, by, size),
@@ -391,41 +384,42 @@ impl FnSpec {
         };
         let takes = |end: End| if end.size.is_some() { size.map_or(0, |_| 2) } else { 1 };
         let ends = |other: &FnSpec| {
-            other.effect(|effect| match effect {
+            other.find_effect(|effect| match effect {
                 Effect::Ends(end) if end.object == object => Some(end),
                 _ => None,
             })
         };
         // A 32-bit address needs the form of the function that takes one.
         let is_as_wide = |other: &FnSpec, end: End| {
-            object != Object::Memory || other.args()[end.by].stored() == self.args()[by].stored()
+            object != Object::Memory || other.args()[end.by].stored_size() == self.args()[by].stored_size()
         };
         let takes_it = |other: &FnSpec, end| takes(end) == other.args().len() && is_as_wide(other, end);
         let inverse = newest(&|other| ends(other).is_some_and(|end| takes_it(other, end)))?;
         let is_sized = ends(inverse.spec()).is_some_and(|end| end.size.is_some());
-        Some((inverse, Given { by, size: size.filter(|_| is_sized) }))
+        Some((inverse, UndoArgs { by, size: size.filter(|_| is_sized) }))
     }
 
-    /// The numbers of its documented results, success first.
-    pub fn documented(&self) -> impl Iterator<Item = i32> + use<> {
+    /// Returns the numbers of the documented results of the function, success first.
+    pub fn documented_results(&self) -> impl Iterator<Item = i32> + use<> {
         self.results().iter().copied()
     }
 
-    /// The numbers of failures: the documented ones, then those that were seen. A fault plan accepts these.
+    /// Returns the numbers of failures: first those that are documented, then those that were seen. A fault plan
+    /// accepts these.
     pub fn failures(&self) -> impl Iterator<Item = i32> + use<> {
-        self.results().iter().chain(self.seen()).copied().filter(|code| *code != 0)
+        self.results().iter().chain(self.undocumented_results()).copied().filter(|code| *code != 0)
     }
 
     /// Returns true if real drivers returned this result, which is undocumented for the function.
-    pub fn is_only_seen(&self, result: i32) -> bool {
-        self.seen().contains(&result)
+    pub fn is_undocumented_result(&self, result: i32) -> bool {
+        self.undocumented_results().contains(&result)
     }
 
     /// Returns true if this result means that the driver had shut down before the call, and thereby ended the
     /// object that the call would end. The CUDA runtime releases primary contexts that late in every process
     /// that exits, so this is no failure.
-    pub fn is_over(&self, result: i32) -> bool {
-        self.gives_back() && self.library == Library::Cuda && result == Result::DEINITIALIZED as i32
+    pub fn is_after_shutdown(&self, result: i32) -> bool {
+        self.is_release() && self.library == Library::Cuda && result == Result::DEINITIALIZED as i32
     }
 
     /// Returns true if a success takes part in sharing: it exports, opens, or enables.
@@ -433,10 +427,10 @@ impl FnSpec {
         self.is_in(Group::Export) || self.is_in(Group::Open) || self.is_in(Group::Enable)
     }
 
-    /// Returns true if a call has return addresses even if it succeeds.
-    pub const fn carries_frames(&self) -> bool {
-        let is_memory = self.is_in(Group::Alloc) || self.is_virtual() || self.is_of_pools();
-        let changes = is_memory || self.gives_back() || self.shares() || self.creates_context().is_some();
+    /// Returns true if even a successful call is recorded with its return addresses.
+    pub const fn records_stack_on_success(&self) -> bool {
+        let is_memory = self.is_in(Group::Alloc) || self.is_virtual_memory_call() || self.is_pool_call();
+        let changes = is_memory || self.is_release() || self.shares() || self.created_context().is_some();
         changes && !self.releases_context()
     }
 
@@ -444,11 +438,11 @@ impl FnSpec {
     /// a call is recorded, more is checked before and after it.
     pub const fn is_tracked(&self) -> bool {
         self.shares()
-            || self.gives_back()
-            || self.is_virtual()
+            || self.is_release()
+            || self.is_virtual_memory_call()
             || self.is_in(Group::Pool)
             || self.is_in(Group::Alloc)
-            || self.is_work()
+            || self.is_device_work()
             || self.is_in(Group::Runtime)
     }
 
@@ -456,13 +450,13 @@ impl FnSpec {
     /// share, copy, or create driver objects take microseconds, and so do those that find or end kernels.
     pub const fn is_quick(&self) -> bool {
         let is_long = self.shares()
-            || self.is_virtual()
-            || self.is_of_pools()
+            || self.is_virtual_memory_call()
+            || self.is_pool_call()
             || self.is_in(Group::Alloc)
-            || self.is_work()
+            || self.is_device_work()
             || self.changes_kernels()
             || self.changes_graphs()
-            || self.creates_context().is_some();
+            || self.created_context().is_some();
         matches!(self.library, Library::Cuda) && !is_long && !self.is_in(Group::Init)
     }
 
@@ -473,37 +467,36 @@ impl FnSpec {
     }
 
     /// Returns true if calls are so frequent that they are recorded only on request.
-    pub const fn is_plentiful(&self) -> bool {
+    pub const fn is_recorded_on_request(&self) -> bool {
         self.is_frequent() || self.is_in(Group::Alloc)
     }
 
     /// Returns true if the function is about a pool, and does not only allocate from one. Such calls are few,
     /// and all are recorded.
-    pub const fn is_of_pools(&self) -> bool {
+    pub const fn is_pool_call(&self) -> bool {
         self.is_in(Group::Pool) && !self.is_in(Group::Alloc)
     }
 
     /// Returns true if a success changes the pools of a process.
     pub fn changes_pools(&self) -> bool {
-        let gives_up =
-            |effect: &Effect| matches!(effect, Effect::Closes(closed) if closed.object == Object::Pointer);
-        self.is_of_pools() || self.effects().iter().any(gives_up)
+        let gives_up = |effect: &Effect| matches!(effect, Effect::Closes(closed) if closed.object == Object::Pointer);
+        self.is_pool_call() || self.effects().iter().any(gives_up)
     }
 
     /// Returns true if the function ends objects that programs end often and seldom share. A call is recorded
     /// only if its object is shared.
     pub const fn ends_often(&self) -> bool {
-        self.is_in(Group::Lifetime) && !self.is_virtual() && !self.is_of_pools()
+        self.is_in(Group::Lifetime) && !self.is_virtual_memory_call() && !self.is_pool_call()
     }
 
     /// Returns true if the function is about virtual memory. Such calls are few and slow, and all are
     /// recorded.
-    pub const fn is_virtual(&self) -> bool {
+    pub const fn is_virtual_memory_call(&self) -> bool {
         self.is_in(Group::Vmm)
     }
 
     /// Returns true if a success releases something: it closes, disables, or ends it.
-    pub const fn gives_back(&self) -> bool {
+    pub const fn is_release(&self) -> bool {
         self.is_in(Group::Release) || self.is_in(Group::Lifetime)
     }
 
@@ -518,37 +511,38 @@ impl FnSpec {
         self.library.result(number)
     }
 
-    /// The name of a result in its library's header.
+    /// Returns the name of a result in the header of the function's library.
     pub fn result_name(&self, number: i32) -> Option<&'static str> {
         self.result(number).map(ResultSpec::name)
     }
 
-    /// The number of a result of its library, as people type it: a number, or a name with or without its prefix.
+    /// Returns the number of a result of the function's library, as people type it: a number, or a name with or
+    /// without its prefix.
     pub fn parse_result(&self, text: &str) -> Option<i32> {
         self.library.parse_result(text).map(|spec| spec.number)
     }
 
-    /// The argument of this name, in whatever case, and its index.
-    pub fn argument(&self, name: &str) -> Option<(usize, &'static ArgSpec)> {
+    /// Returns the argument of this name, in upper or lower case, and its index.
+    pub fn find_argument(&self, name: &str) -> Option<(usize, &'static ArgSpec)> {
         self.args().iter().enumerate().find(|(_, arg)| arg.name().eq_ignore_ascii_case(name))
     }
 
     /// Returns the range of an argument in the argument bytes of a call's slot; empty for an array or a text.
-    pub fn place(&self, argument: usize) -> Range<usize> {
-        let sizes = |arguments: &[ArgSpec]| arguments.iter().map(|arg| arg.stored()).sum();
+    pub fn argument_byte_range(&self, argument: usize) -> Range<usize> {
+        let sizes = |arguments: &[ArgSpec]| arguments.iter().map(|arg| arg.stored_size()).sum();
         let at: usize = sizes(&self.args()[..argument.min(self.args().len())]);
-        at..at + self.args().get(argument).map_or(0, |arg| arg.stored())
+        at..at + self.args().get(argument).map_or(0, |arg| arg.stored_size())
     }
 
     /// Returns a mask of the argument bytes in a recording that belong to device addresses, of which a
     /// program has many different ones. The lowest bit is the first byte.
-    pub const fn addresses(&self) -> u64 {
+    pub const fn address_byte_mask(&self) -> u64 {
         let (mut bytes, mut at, mut index) = (0, 0, 0);
         while index < self.args().len() {
             let arg = &self.args()[index];
             let mut byte = 0;
-            while byte < arg.stored() {
-                if matches!(arg.direction, Direction::In) && arg.of().ends_with("CUdeviceptr") && at < 64 {
+            while byte < arg.stored_size() {
+                if matches!(arg.direction, Direction::In) && arg.arg_type().ends_with("CUdeviceptr") && at < 64 {
                     bytes |= 1 << at;
                 }
                 (byte, at) = (byte + 1, at + 1);
@@ -559,10 +553,10 @@ impl FnSpec {
     }
 
     /// Returns the number of bytes that the arguments have in a recording.
-    pub const fn stored(&self) -> usize {
+    pub const fn stored_args_size(&self) -> usize {
         let (mut bytes, mut index) = (0, 0);
         while index < self.args().len() {
-            bytes += self.args()[index].stored();
+            bytes += self.args()[index].stored_size();
             index += 1;
         }
         bytes
@@ -570,13 +564,13 @@ impl FnSpec {
 
     /// Returns true if the arguments together do not fit in the slot of a call.
     pub const fn overflows_slot(&self) -> bool {
-        self.stored() > crate::record::slot::ARGS
+        self.stored_args_size() > crate::record::slot::ARGS
     }
 }
 
 impl Object {
     /// Returns the words for the kinds of objects that can be exported.
-    pub fn exported() -> Vec<&'static str> {
+    pub fn exportable_words() -> Vec<&'static str> {
         let exports = |object: &Object| {
             let is_of = |shared: Shared| shared.object == *object;
             FUNCTIONS.iter().any(|function| function.exports().is_some_and(is_of))

@@ -6,7 +6,7 @@ use crate::group::Group;
 
 impl FnSpec {
     /// Returns the index of the argument that names the stream.
-    pub const fn stream(&self) -> Option<usize> {
+    pub const fn stream_argument(&self) -> Option<usize> {
         let mut index = 0;
         while index < self.args().len() {
             if self.args()[index].is_stream() {
@@ -19,7 +19,7 @@ impl FnSpec {
 
     /// Returns true if a call works in stream order.
     pub const fn is_asynchronous(&self) -> bool {
-        self.stream().is_some()
+        self.stream_argument().is_some()
     }
 
     /// Returns the copy between device memory and the host that a call completes before it returns.
@@ -29,11 +29,9 @@ impl FnSpec {
             [Effect::Uses(Used { by: device, size: Some(size), others: OtherArgs::ToHost(host), .. })] => {
                 Some(HostCopy { host, device, size, is_to_host: true })
             }
-            [
-                Effect::Uses(Used {
-                    by: device, size: Some(size), others: OtherArgs::FromHost(host), ..
-                }),
-            ] => Some(HostCopy { host, device, size, is_to_host: false }),
+            [Effect::Uses(Used { by: device, size: Some(size), others: OtherArgs::FromHost(host), .. })] => {
+                Some(HostCopy { host, device, size, is_to_host: false })
+            }
             _ => None,
         }
     }
@@ -50,8 +48,8 @@ impl FnSpec {
     }
 
     /// Returns the arguments that hold the first addresses of the ranges or rows of a call that does nothing but read or write them.
-    pub const fn begins(&self) -> [Option<usize>; 2] {
-        match (self.touches(), self.effects()) {
+    pub const fn start_arguments(&self) -> [Option<usize>; 2] {
+        match (self.touched_ranges(), self.effects()) {
             (_, [Effect::Uses(Used { by, element: Some(_), .. })]) => [Some(*by), None],
             ([Some((first, ..)), Some((second, ..))], _) => [Some(first), Some(second)],
             ([Some((first, ..)), None], _) => [Some(first), None],
@@ -60,15 +58,15 @@ impl FnSpec {
     }
 
     /// Returns the argument that points to the structure of a copy of rows, and the structure's size in bytes.
-    pub const fn rows(&self) -> Option<(usize, usize)> {
+    pub const fn rows_structure(&self) -> Option<(usize, usize)> {
         match *self.effects() {
-            [Effect::Uses(Used { by, size: None, .. })] => Some((by, self.args()[by].size())),
+            [Effect::Uses(Used { by, size: None, .. })] => Some((by, self.args()[by].value_size())),
             _ => None,
         }
     }
 
     /// Returns the batch of copies of a call that does nothing else.
-    pub const fn copies_each(&self) -> Option<Batch> {
+    pub const fn only_batch_copy(&self) -> Option<Batch> {
         match *self.effects() {
             [Effect::UsesEach(batch)] => Some(batch),
             _ => None,
@@ -76,7 +74,7 @@ impl FnSpec {
     }
 
     /// Returns the argument that holds the element with which a call fills memory.
-    pub const fn fills_with(&self) -> Option<usize> {
+    pub const fn fill_element_argument(&self) -> Option<usize> {
         match *self.effects() {
             [Effect::Uses(Used { element, .. })] => element,
             _ => None,
@@ -84,15 +82,12 @@ impl FnSpec {
     }
 
     /// Returns true if a call may read or write shared device memory: it copies, fills, or launches.
-    pub const fn may_use_shared(&self) -> bool {
+    pub const fn can_use_shared_memory(&self) -> bool {
         self.uses_memory() || self.is_in(Group::Launch) || matches!(self.effects(), [Effect::Replays(_)])
     }
 
     /// Returns true if the default stream of a call is the thread's own.
     pub const fn is_per_thread(&self) -> bool {
-        matches!(
-            self.name().as_bytes(),
-            [.., b'_', b'p', b't', b'd', b's'] | [.., b'_', b'p', b't', b's', b'z']
-        )
+        matches!(self.name().as_bytes(), [.., b'_', b'p', b't', b'd', b's'] | [.., b'_', b'p', b't', b's', b'z'])
     }
 }

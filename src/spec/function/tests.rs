@@ -76,9 +76,9 @@ impl Parts {
                 parts(&[], &[Some(device), peer, choice.map(|(argument, _)| argument)], &[answer])
             }
             Effect::LooksUp(found) => parts(&[], &[], &[found]),
-            Effect::Makes(Made {
-                object: Object::Memory, by, size: Some(pitch), at: rows @ Some(_), ..
-            }) => parts(&[by], &[rows], &[by, pitch]),
+            Effect::Makes(Made { object: Object::Memory, by, size: Some(pitch), at: rows @ Some(_), .. }) => {
+                parts(&[by], &[rows], &[by, pitch])
+            }
             Effect::Makes(Made { by, size, of, at, .. }) => parts(&[by], &[size, of, at], &[]),
             Effect::Retains(Named { by, .. }) => parts(&[by], &[], &[by]),
             Effect::Copies(Copied { to, from, size, .. }) => given(&[to, from, size], &[]),
@@ -100,8 +100,9 @@ impl Parts {
             Effect::Instantiates(exec, graph) => parts(&[exec, graph], &[Some(graph)], &[]),
             Effect::Completes(Work::Current) => parts(&[], &[], &[]),
             Effect::Follows(Followed { event, stream }) => given(&[event, stream], &[]),
-            Effect::Awaits(Signal { address, value, stream })
-            | Effect::Signals(Signal { address, value, stream }) => given(&[address, value, stream], &[]),
+            Effect::Awaits(Signal { address, value, stream }) | Effect::Signals(Signal { address, value, stream }) => {
+                given(&[address, value, stream], &[])
+            }
             Effect::Posts(Posted { operations, count, stream }) => given(&[operations, count, stream], &[]),
             Effect::Runs(HostCall { function, stream }) => given(&[function, stream], &[]),
             Effect::Completes(Work::Stream(by) | Work::Event(by) | Work::Context(by))
@@ -133,16 +134,12 @@ fn effects_name_arguments_that_can_be_read() {
         for effect in f.effects() {
             let Parts { names, inputs, outputs } = Parts::of(*effect);
             let is_input = |index: &usize| f.args()[*index].direction == Direction::In;
-            let is_sound = names.iter().all(|index| matches!(f.args()[*index].stored(), 4 | 8))
+            let is_sound = names.iter().all(|index| matches!(f.args()[*index].stored_size(), 4 | 8))
                 && inputs.iter().all(is_input)
                 && !outputs.iter().any(is_input);
             assert!(is_sound, "{}: {effect:?}", f.name());
         }
-        assert!(
-            f.gathers().is_none_or(|it| f.makes().is_some_and(|made| made.by == it.team)),
-            "{}",
-            f.name()
-        );
+        assert!(f.gathers().is_none_or(|it| f.makes().is_some_and(|made| made.by == it.team)), "{}", f.name());
     }
 }
 
@@ -172,16 +169,15 @@ fn effects_name_all_arguments_of_what_shares_memory_but_these() {
         (cuCupeerExport, &["flags"]),
     ];
     for f in FUNCTIONS {
-        let is_about_memory = f.is_virtual() || f.is_in(Group::Pool) || f.is_in(Group::Peer);
-        if !(f.shares() || f.gives_back() || is_about_memory || f.records().is_some()) {
+        let is_about_memory = f.is_virtual_memory_call() || f.is_in(Group::Pool) || f.is_in(Group::Peer);
+        if !(f.shares() || f.is_release() || is_about_memory || f.records().is_some()) {
             continue;
         }
         let parts = f.effects().iter().map(|effect| Parts::of(*effect));
         let mut named: Vec<usize> = parts.flat_map(|it| [it.names, it.inputs, it.outputs].concat()).collect();
-        named.extend(f.args().iter().flat_map(|arg| [arg.count(), arg.kind()]).flatten());
-        named.extend(f.stream().into_iter().chain(f.array().map(|(array, _)| array)));
-        let unused =
-            (0..f.args().len()).filter(|index| !named.contains(index)).map(|index| f.args()[index].name());
+        named.extend(f.args().iter().flat_map(|arg| [arg.count_argument(), arg.handle_kind_argument()]).flatten());
+        named.extend(f.stream_argument().into_iter().chain(f.input_array().map(|(array, _)| array)));
+        let unused = (0..f.args().len()).filter(|index| !named.contains(index)).map(|index| f.args()[index].name());
         let listed = UNUSED.iter().find(|(id, _)| *id == f.id).map_or(&[][..], |(_, names)| names);
         assert_eq!(unused.collect::<Vec<_>>(), listed, "{}", f.name());
     }
@@ -208,12 +204,12 @@ fn undo_functions_take_arguments_of_the_call() {
         let is_retained = f.retains().is_some_and(|retained| retained.object != Object::Primary);
         assert_eq!(f.undone_by().is_some(), is_done || is_retained, "{}", f.name());
         let Some((inverse, given)) = f.undone_by() else { continue };
-        let words: Vec<usize> = inverse.spec().args().iter().map(|arg| arg.stored()).collect();
-        let named = f.args()[given.by].stored();
+        let words: Vec<usize> = inverse.spec().args().iter().map(|arg| arg.stored_size()).collect();
+        let named = f.args()[given.by].stored_size();
         let taken = if given.size.is_some() { &[8, 8][..] } else { &[named] };
         assert!(words.as_slice() == taken && matches!(named, 4 | 8), "{}", f.name());
         if let (Some(size), Some(end)) = (given.size, inverse.spec().ends()) {
-            assert_eq!((end.by, end.size, f.args()[size].stored()), (0, Some(1), 8), "{}", f.name());
+            assert_eq!((end.by, end.size, f.args()[size].stored_size()), (0, Some(1), 8), "{}", f.name());
         }
     }
     let undone = |id: FnId| id.spec().undone_by().map(|(inverse, _)| inverse);
@@ -239,7 +235,7 @@ fn undo_functions_take_arguments_of_the_call() {
 #[test]
 fn arguments_have_places_in_the_slot() {
     let open = FnId::cuIpcOpenMemHandle_v2.spec();
-    assert_eq!([0, 1, 2, 3].map(|index| open.place(index)), [0..8, 8..24, 24..28, 28..28]);
+    assert_eq!([0, 1, 2, 3].map(|index| open.argument_byte_range(index)), [0..8, 8..24, 24..28, 28..28]);
 }
 
 #[test]
@@ -254,14 +250,14 @@ fn shared_objects_have_live_table_kinds() {
     use crate::record::live::kind::*;
     for f in FUNCTIONS {
         if let Some(shared) = f.exports().or(f.opens()) {
-            let (exported, opened) = kinds(shared.object);
+            let (exported, opened) = kinds_of(shared.object);
             assert_eq!(exported_object(exported), Some(shared.object), "{}", f.name());
             assert_eq!(opened_object(opened), Some(shared.object), "{}", f.name());
-            assert_eq!((export_of(opened), export_of(exported)), (Some(exported), None), "{}", f.name());
+            assert_eq!((export_kind_of(opened), export_kind_of(exported)), (Some(exported), None), "{}", f.name());
         }
         if let Some(access) = f.enables() {
-            let kind = opened(access.object);
-            assert_eq!((opened_object(kind), is_access(kind)), (Some(access.object), true), "{}", f.name());
+            let kind = opened_kind(access.object);
+            assert_eq!((opened_object(kind), is_enabled_access(kind)), (Some(access.object), true), "{}", f.name());
         }
     }
     let mut all: Vec<u32> = OBJECTS.iter().flat_map(|(_, a, b)| [*a, *b]).filter(|k| *k != 0).collect();

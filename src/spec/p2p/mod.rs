@@ -7,19 +7,20 @@
 /// The text of the kernels for `cuModuleLoadData`. A driver compiles it for its devices.
 pub const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
 
-/// The odd number of splitmix64, by which an index becomes a step.
+/// Odd constant of splitmix64, by which an index is multiplied.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Returns the word at an index of the data of a seed: splitmix64, which differs between all seeds and
 /// indexes.
-pub fn word(seed: u64, index: u64) -> u64 {
+pub fn data_word(seed: u64, index: u64) -> u64 {
     let mut x = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(STEP));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
 }
 
-/// Number of words in the results of a kernel. The last word is its mark, written after the others.
+/// Number of words in the results of a kernel. The kernel writes the last word after the others, to show that they
+/// are complete.
 pub const RESULTS: usize = 8;
 
 /// Number of words that [`Kernel::Add`] adds to.
@@ -29,7 +30,7 @@ named! {
     /// A kernel of [`PTX`].
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Kernel {
-        /// `to`, `count`, `seed`: writes [`word`]s 0 to `count`, an even number.
+        /// `to`, `count`, `seed`: writes [`data_word`]s 0 to `count`, an even number.
         Write = "cupeer_p2p_write",
         /// `from`, `to`, `count`: copies words, an even number.
         Read = "cupeer_p2p_read",
@@ -53,13 +54,13 @@ named! {
         /// it is not 0.
         Add = "cupeer_p2p_add",
     }
-    /// Returns the name in the text.
+    /// Returns the name of the kernel in [`PTX`].
     pub fn name;
 }
 
 impl Kernel {
     /// Returns the number of parameters, each a 64-bit number.
-    pub fn parameters(self) -> usize {
+    pub fn parameter_count(self) -> usize {
         match self {
             Kernel::Write | Kernel::Read => 3,
             Kernel::Send | Kernel::Receive => 9,
@@ -76,7 +77,7 @@ mod tests {
     fn words_are_those_of_splitmix64() {
         // The first outputs of the reference for the seed 1234567, as Rosetta Code has them.
         let wanted: [u64; 3] = [6457827717110365317, 3203168211198807973, 9817491932198370423];
-        assert_eq!([0, 1, 2].map(|index| word(1_234_567, index)), wanted);
+        assert_eq!([0, 1, 2].map(|index| data_word(1_234_567, index)), wanted);
     }
 
     #[test]
@@ -87,7 +88,7 @@ mod tests {
             let (name, rest) = entry.split_once('(').unwrap();
             let (parameters, _) = rest.split_once(')').unwrap();
             assert_eq!(name, kernel.name());
-            assert_eq!(parameters.matches(".param .u64").count(), kernel.parameters(), "{name}");
+            assert_eq!(parameters.matches(".param .u64").count(), kernel.parameter_count(), "{name}");
         }
     }
 }

@@ -7,12 +7,12 @@
 //!
 //! - the [`Header`]
 //! - from [`TEXT`] on, the plan's text, one line per rule: its name, a space, and the rule
-//! - from [`Header::counters`] on, a [`Counter`] per rule
-//! - from [`Header::scopes`] on, a hash table of [`Header::scope_count`] times a [`Scope`]
+//! - from [`Header::counters`] on, a [`FaultCounter`] per rule
+//! - from [`Header::scopes`] on, a hash table of [`Header::scope_count`] times a [`ScopeCounter`]
 //!
 //! There are no locks. A process may die at any instruction, so each number is changed independently.
 
-use super::live::mix;
+use super::live::mix_bits;
 use core::fmt;
 use core::sync::atomic::AtomicU64;
 
@@ -38,23 +38,23 @@ pub const LONGEST: usize = 1 << 20;
 pub const SCOPES: usize = 4096;
 
 /// The name of the file of a plan that was armed while the job was running.
-pub struct PlanFile {
+pub struct PlanFileName {
     /// Boot id of the host.
     pub boot_id: [u8; 16],
     /// Number of the plan.
     pub number: u64,
 }
 
-impl fmt::Display for PlanFile {
+impl fmt::Display for PlanFileName {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{PREFIX}{}-plan{}", Boot(self.boot_id), self.number)
+        write!(f, "{PREFIX}{}-plan{}", BootIdPrefix(self.boot_id), self.number)
     }
 }
 
 /// Boot id, printed as its first eight digits.
-pub struct Boot(pub [u8; 16]);
+pub struct BootIdPrefix(pub [u8; 16]);
 
-impl fmt::Display for Boot {
+impl fmt::Display for BootIdPrefix {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         self.0[..4].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
@@ -68,11 +68,11 @@ pub struct Header {
     pub magic: [u8; 8],
     /// Version of the format: [`VERSION`].
     pub version: u32,
-    /// Number of rules.
+    /// Number of faults in the plan.
     pub rules: u32,
     /// Boot id of the host.
     pub boot_id: [u8; 16],
-    /// Number of bytes of the text.
+    /// Number of bytes of the plan's text.
     pub text: u32,
     /// Offset of the counters.
     pub counters: u32,
@@ -95,22 +95,22 @@ pub struct Header {
     pub root_pid: u32,
     /// Unused; 0.
     pub reserved: u32,
-    /// Pid namespace of this process.
+    /// Pid namespace of the process that armed the plan.
     pub root_pid_ns: u64,
-    /// Start time of this process in ticks since boot.
+    /// Start time of the process that armed the plan, in ticks since boot.
     pub root_started: u64,
 }
 
 impl Header {
     /// Returns the process that armed the plan for itself and its descendants: pid, pid namespace, and start.
     /// `None` for other plans.
-    pub fn root(&self) -> Option<(u32, u64, u64)> {
+    pub fn arming_process(&self) -> Option<(u32, u64, u64)> {
         (self.root_pid != 0).then_some((self.root_pid, self.root_pid_ns, self.root_started))
     }
 }
 
 /// Returns true if the text, counters, and scopes that a header names are within a file of this size, and aligned.
-pub fn is_within(header: &Header, size: usize) -> bool {
+pub fn is_header_within(header: &Header, size: usize) -> bool {
     let fits = |at: u32, count: u32, each: usize| {
         let (at, count) = (at as usize, count as usize);
         at >= TEXT
@@ -122,57 +122,58 @@ pub fn is_within(header: &Header, size: usize) -> bool {
         && header.text as usize <= size.saturating_sub(TEXT)
         && header.text as usize <= LONGEST
         && header.scope_count as usize <= SCOPES
-        && fits(header.counters, header.rules, size_of::<Counter>())
-        && (header.scope_count == 0 || fits(header.scopes, header.scope_count, size_of::<Scope>()))
+        && fits(header.counters, header.rules, size_of::<FaultCounter>())
+        && (header.scope_count == 0 || fits(header.scopes, header.scope_count, size_of::<ScopeCounter>()))
 }
 
-/// Returns the text of a file: a line per rule, with its name and its text.
-pub fn lines<'a>(rules: impl Iterator<Item = (&'a str, String)>) -> String {
+/// Returns the text of a file: a line per fault, with its name and its text.
+pub fn format_plan_lines<'a>(rules: impl Iterator<Item = (&'a str, String)>) -> String {
     rules.map(|(name, text)| format!("{name} {text}\n")).collect()
 }
 
-/// Returns the plan in such a text, without the name before each line. `None` if the text has another form.
-pub fn plan_of(text: &[u8]) -> Option<String> {
+/// Returns the plan in the text of a file, without the name before each line. Returns `None` if the text has another
+/// form.
+pub fn plan_without_names(text: &[u8]) -> Option<String> {
     let text = core::str::from_utf8(text).ok()?;
     let rules = text.lines().map(|line| Some(line.split_once(' ')?.1.to_owned() + "\n"));
     rules.collect()
 }
 
-/// Counts of one rule.
+/// Counts of one fault.
 #[repr(C)]
 #[derive(Debug, Default)]
-pub struct Counter {
-    /// Number of calls that met the rule's conditions.
+pub struct FaultCounter {
+    /// Number of calls that met the fault's conditions.
     pub matched: AtomicU64,
-    /// Number of calls at which the rule fired. In a dry run, number of calls at which it would have fired.
+    /// Number of calls at which the fault fired. In a dry run, number of calls at which it would have fired.
     pub fired: AtomicU64,
 }
 
-/// Count of one rule and function in one scope.
+/// Count of one fault and one function in one scope.
 #[repr(C)]
 #[derive(Debug, Default)]
-pub struct Scope {
+pub struct ScopeCounter {
     /// Key of the scope: [`scope_key`]. 0 if this place is free.
     pub key: AtomicU64,
     /// Number of calls that met the conditions.
     pub count: AtomicU64,
-    /// Number of calls at which the rule fired.
+    /// Number of calls at which the fault fired.
     pub fired: AtomicU64,
     /// Unused; 0.
     pub reserved: AtomicU64,
 }
 
-/// Returns the key of a scope: of a rule, a function (`u32::MAX` for all together), and a rank, thread, or
-/// context. Never 0.
+/// Returns the key of a scope: of a fault, a function (`u32::MAX` for all functions together), and a rank, thread, or
+/// context. The key is never 0.
 pub fn scope_key(rule: u32, function: u32, whose: u64) -> u64 {
-    mix(mix(u64::from(rule) << 32 | u64::from(function)) ^ whose.wrapping_add(0x9e37_79b9_7f4a_7c15)).max(1)
+    mix_bits(mix_bits(u64::from(rule) << 32 | u64::from(function)) ^ whose.wrapping_add(0x9e37_79b9_7f4a_7c15)).max(1)
 }
 
 const _: () = assert!(size_of::<Header>() <= DAMAGED && DAMAGED + 8 * DAMAGED_COUNT <= TEXT);
 
 #[cfg(test)]
 mod tests {
-    use super::super::read;
+    use super::super::read_plain;
     use super::*;
 
     #[test]
@@ -187,21 +188,21 @@ mod tests {
             scope_count: 3,
             ..Header::default()
         };
-        let size = 4288 + 3 * size_of::<Scope>();
-        assert!(is_within(&good, size) && !is_within(&good, size - 1) && !is_within(&good, 0));
+        let size = 4288 + 3 * size_of::<ScopeCounter>();
+        assert!(is_header_within(&good, size) && !is_header_within(&good, size - 1) && !is_header_within(&good, 0));
         for seed in 0..20_000 {
-            let mut bytes = super::super::bytes(&good).to_vec();
+            let mut bytes = super::super::plain_bytes(&good).to_vec();
             for round in 0..1 + seed % 4 {
-                let at = mix(seed * 8 + round) as usize % 56;
-                bytes[at] = mix(seed * 8 + round + 4) as u8;
+                let at = mix_bits(seed * 8 + round) as usize % 56;
+                bytes[at] = mix_bits(seed * 8 + round + 4) as u8;
             }
-            let header = read::<Header>(&bytes).expect("as many bytes");
-            let size = if seed % 2 == 0 { size } else { mix(seed) as usize % (2 * size) };
-            if is_within(&header, size) {
-                let counters = header.counters as usize + header.rules as usize * size_of::<Counter>();
+            let header = read_plain::<Header>(&bytes).expect("as many bytes");
+            let size = if seed % 2 == 0 { size } else { mix_bits(seed) as usize % (2 * size) };
+            if is_header_within(&header, size) {
+                let counters = header.counters as usize + header.rules as usize * size_of::<FaultCounter>();
                 let scopes = match header.scope_count as usize {
                     0 => 0,
-                    count => header.scopes as usize + count * size_of::<Scope>(),
+                    count => header.scopes as usize + count * size_of::<ScopeCounter>(),
                 };
                 assert!(TEXT + header.text as usize <= size && counters <= size && scopes <= size, "{seed}");
                 assert!(

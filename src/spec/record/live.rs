@@ -4,17 +4,17 @@
 //! shared. It is a hash table without locks, and any process may die during a change. It grows by segments,
 //! each twice as large as the one before. Segment `k` has `FIRST << k` entries, in buckets of [`BUCKET`]:
 //! first the keys of all its entries, 8 bytes each, then the entries. In every segment, an entry is in the
-//! [`bucket`] of its key.
+//! [`bucket_of_key`] of its key.
 //!
 //! # The life of an entry
 //!
 //! The first word of an entry has its [`state`] in the two lowest bits, the number of times that its place
-//! was reused in the 14 bits above ([`LAPS`]), and its owner in the rest ([`owner`]).
+//! was reused in the 14 bits above ([`LAPS`]), and its owner in the rest ([`owner_in`]).
 //!
 //! 1. [`state::FREE`]: the entry has no owner. Only the lap has a meaning.
-//! 2. A process claims the place: it replaces the word by its own [`claimant`] with [`state::CLAIMED`] and
+//! 2. A process claims the place: it replaces the word by its own [`claimant_word`] with [`state::CLAIMED`] and
 //!    the next lap. If the process dies, the word still names it.
-//! 3. The process fills the entry, then sets its key, then the word: its own [`who`], and [`state::LIVE`].
+//! 3. The process fills the entry, then sets its key, then the word: its own [`process_word`], and [`state::LIVE`].
 //! 4. To give up an entry, a process replaces the word by its own claimant with CLAIMED. Then it clears
 //!    [`Uses`], with the next lap, so that no process counts there any more. Then it sets the key to 0, and
 //!    the word to the lap alone.
@@ -78,7 +78,7 @@ pub mod state {
     pub const LIVE: u64 = 2;
 
     /// Returns the state in an entry's word.
-    pub const fn of(word: u64) -> u64 {
+    pub const fn in_word(word: u64) -> u64 {
         word & 3
     }
 }
@@ -91,22 +91,22 @@ pub const fn next_lap(word: u64) -> u64 {
     (word & LAPS).wrapping_add(4) & LAPS
 }
 
-/// Returns the owner in an entry's word: [`who`] for a live entry, [`claimant`] for a claimed one.
-pub const fn owner(word: u64) -> u64 {
+/// Returns the owner in an entry's word: [`process_word`] for a live entry, [`claimant_word`] for a claimed one.
+pub const fn owner_in(word: u64) -> u64 {
     word & !0xffff
 }
 
 /// A process in the words of its entries: its pid in bits 16 to 39, a hash of its pid namespace, pid, start and
 /// [`super::Header::image`] above.
-pub fn who(pid_ns: u64, pid: u32, started: u64, image: u32) -> u64 {
-    let hash = mix(pid_ns ^ mix(u64::from(pid) ^ mix(started ^ mix(u64::from(image)))));
+pub fn process_word(pid_ns: u64, pid: u32, started: u64, image: u32) -> u64 {
+    let hash = mix_bits(pid_ns ^ mix_bits(u64::from(pid) ^ mix_bits(started ^ mix_bits(u64::from(image)))));
     (hash & !0xff_ffff_ffff) | u64::from(pid & 0xff_ffff) << 16
 }
 
 /// Returns the identity of a process in the words of entries that it claims: its pid in bits 16 to 39, the
 /// low bits of its pid namespace's inode above. Other processes use it to find out if the claimant is still
 /// running.
-pub const fn claimant(pid_ns: u64, pid: u32) -> u64 {
+pub const fn claimant_word(pid_ns: u64, pid: u32) -> u64 {
     pid_ns << 40 | ((pid & 0xff_ffff) as u64) << 16
 }
 
@@ -116,7 +116,7 @@ pub const fn pid_in(word: u64) -> u32 {
 }
 
 /// Returns a number with its bits scattered, as a hash.
-pub fn mix(number: u64) -> u64 {
+pub fn mix_bits(number: u64) -> u64 {
     let number = (number ^ number >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let number = (number ^ number >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     number ^ number >> 33
@@ -165,7 +165,7 @@ pub mod kind {
         (Object::Pointer, EXPORTED_POINTER, OPENED_POINTER),
     ];
 
-    pub(crate) const fn kinds(object: Object) -> (u32, u32) {
+    pub(crate) const fn kinds_of(object: Object) -> (u32, u32) {
         let mut index = 0;
         while index < OBJECTS.len() {
             let (of, exported, opened) = OBJECTS[index];
@@ -178,13 +178,13 @@ pub mod kind {
     }
 
     /// Returns the kind of an entry for an exported object; 0 if such objects cannot be exported.
-    pub const fn exported(object: Object) -> u32 {
-        kinds(object).0
+    pub const fn exported_kind(object: Object) -> u32 {
+        kinds_of(object).0
     }
 
     /// Returns the kind of an entry for an opened object, or for enabled access; 0 if there is none.
-    pub const fn opened(object: Object) -> u32 {
-        kinds(object).1
+    pub const fn opened_kind(object: Object) -> u32 {
+        kinds_of(object).1
     }
 
     /// Returns the kind of object that was exported, for an entry of this kind.
@@ -198,42 +198,42 @@ pub mod kind {
     }
 
     /// Returns the kind of the export that an entry of this kind opened; `None` if it opened none.
-    pub fn export_of(kind: u32) -> Option<u32> {
-        opened_object(kind).map(exported).filter(|exported| *exported != 0)
+    pub fn export_kind_of(kind: u32) -> Option<u32> {
+        opened_object(kind).map(exported_kind).filter(|exported| *exported != 0)
     }
 
-    /// Returns true if an entry of a kind is about something that belongs to a context, and ends with it.
+    /// Returns true if an entry of this kind is about an object that belongs to a context, and ends with it.
     pub fn belongs_to_context(kind: u32) -> bool {
         exported_object(kind).or(opened_object(kind)).is_some_and(Object::belongs_to_context)
     }
 
-    /// Returns true if an entry of this kind is enabled access.
-    pub fn is_access(kind: u32) -> bool {
-        opened_object(kind).is_some() && export_of(kind).is_none()
+    /// Returns true if an entry of this kind is about enabled access.
+    pub fn is_enabled_access(kind: u32) -> bool {
+        opened_object(kind).is_some() && export_kind_of(kind).is_none()
     }
 }
 
 /// Returns the bucket of a key.
-pub fn bucket(key: u64, buckets: usize) -> usize {
+pub fn bucket_of_key(key: u64, buckets: usize) -> usize {
     // Keys are odd, so their lowest bit says nothing.
     (key >> 1) as usize % buckets
 }
 
 /// Returns the key of an entry for an object that belongs to a process; never 0.
-pub fn own_key(who: u64, kind: u32, a: u64, b: u64) -> u64 {
-    mix(who >> 16 ^ mix(a ^ mix(b ^ mix(u64::from(kind))))) | 1
+pub fn process_object_key(who: u64, kind: u32, a: u64, b: u64) -> u64 {
+    mix_bits(who >> 16 ^ mix_bits(a ^ mix_bits(b ^ mix_bits(u64::from(kind))))) | 1
 }
 
 /// Returns the key of an entry with a fingerprint; never 0.
-pub fn handle_key(kind: u32, fingerprint: u64) -> u64 {
-    mix(fingerprint ^ mix(u64::from(kind))) | 1
+pub fn fingerprint_key(kind: u32, fingerprint: u64) -> u64 {
+    mix_bits(fingerprint ^ mix_bits(u64::from(kind))) | 1
 }
 
 /// Entry of the table: an open or exported object.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Owner ([`who`]), with the [`lap`](LAPS) and the [`state`].
+    /// Owner ([`process_word`]), with the [`lap`](LAPS) and the [`state`].
     pub word: u64,
     /// Key of the entry, which is also stored among the segment's keys.
     pub key: u64,
@@ -266,13 +266,13 @@ pub struct Entry {
     pub monotonic: u64,
     /// Number of opens without a close.
     pub count: u32,
-    /// For an export: [`ended`]. For an open handle: [`opened`]. An export that ended and that no process has
+    /// For an export: [`ended`]. For an open handle: [`kind::opened_kind`]. An export that ended and that no process has
     /// open is a tombstone. In the file, the lap is in bits 16 to 29; in an entry that was read, they are 0.
     pub ended: u32,
     /// Thread id of the caller.
     pub tid: u32,
     /// Number of frames, in the lowest byte. The line of Python that made the call, if known, is above, and
-    /// the name of its file is in the last words of `frames`. See [`Entry::python`].
+    /// the name of its file is in the last words of `frames`. See [`Entry::python_line`].
     pub frame_count: u32,
     /// The UUID of the device, zero if unknown.
     pub uuid: [u8; 16],
@@ -291,8 +291,9 @@ pub struct Entry {
     pub offset: u64,
     /// File name of that library, truncated to fit; zeros behind.
     pub library: [u8; LIBRARY],
-    /// For memory that was exported by a pointer inside of it: the offset of the last such pointer. For an
-    /// open handle: the number of opens since it was last not open; 0 if they were not counted.
+    /// Number with two meanings. For memory that was exported by a pointer into its middle: the offset of the last
+    /// such pointer in bytes. For an open handle: the number of opens since it was last not open; 0 if they were not
+    /// counted.
     pub inside: u64,
     /// For an export: the fingerprint of the bytes that the driver does not check. For a descriptor:
     /// [`descriptor_head`].
@@ -318,7 +319,7 @@ pub fn library_text(bytes: &[u8; LIBRARY]) -> &str {
 pub mod ended {
     /// The object was freed or destroyed.
     pub const ENDED: u32 = 1;
-    /// Others had it open when it ended.
+    /// Other processes had the object open when it ended.
     pub const WHILE_OPEN: u32 = 2;
     /// The object ended with its context.
     pub const WITH_CONTEXT: u32 = 4;
@@ -326,18 +327,18 @@ pub mod ended {
 
 /// State of an opened object.
 pub mod opened {
-    /// A library opened it that is not the one in [`super::Entry::library`].
+    /// A library other than the one in [`super::Entry::library`] opened the object, too.
     pub const BY_OTHERS: u32 = 8;
 }
 
 /// Number of bytes that are stored of the file name of a line of Python.
 pub const FILE: usize = 32;
 
-/// The words of 8 bytes of an [`Entry`].
+/// Number of words of 8 bytes in an [`Entry`].
 pub const WORDS: usize = size_of::<Entry>() / 8;
-/// Index of the key.
+/// Index of the word with the key in an [`Entry`].
 pub const KEY: usize = 1;
-/// Index of the word that `count` and `ended` share.
+/// Index of the word in an [`Entry`] that `count` and `ended` share.
 pub const USES: usize = core::mem::offset_of!(Entry, count) / 8;
 
 const _: () = {
@@ -350,25 +351,25 @@ const _: () = {
 /// Number of opens of an entry, and its end, as the file has them with the lap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Uses {
-    /// [`Entry::count`].
+    /// Number of opens without a close: [`Entry::count`].
     pub count: u32,
-    /// [`Entry::ended`].
+    /// End of the exported object, or state of the opened object: [`Entry::ended`].
     pub ended: u16,
 }
 
 impl Uses {
     /// Splits the number that `count` and `ended` share in the file.
-    pub const fn of(number: u64) -> Uses {
+    pub const fn from_number(number: u64) -> Uses {
         Uses { count: number as u32, ended: (number >> 32) as u16 }
     }
 
     /// Returns the number that `count` and `ended` share in the file, for an entry with this word.
-    pub const fn number(self, word: u64) -> u64 {
+    pub const fn to_number(self, word: u64) -> u64 {
         self.count as u64 | (self.ended as u64) << 32 | (word & LAPS) << 46
     }
 
     /// Returns true if a number belongs to an entry with this word.
-    pub const fn is_of(number: u64, word: u64) -> bool {
+    pub const fn belongs_to(number: u64, word: u64) -> bool {
         number >> 48 == (word & LAPS) >> 2
     }
 }
@@ -383,13 +384,13 @@ impl Entry {
 
     /// Returns the return addresses of the call.
     pub fn return_addresses(&self) -> &[u64] {
-        let most = self.frames.len() - if self.python().is_some() { FILE / 8 } else { 0 };
+        let most = self.frames.len() - if self.python_line().is_some() { FILE / 8 } else { 0 };
         &self.frames[..(self.frame_count as usize & 0xff).min(most)]
     }
 
     /// Returns the line of Python that made the call, if known: the name of its file, with zeros behind, and
     /// its number.
-    pub fn python(&self) -> Option<([u8; FILE], u32)> {
+    pub fn python_line(&self) -> Option<([u8; FILE], u32)> {
         let line = self.frame_count >> 8;
         let words: [u64; FILE / 8] = *self.frames.last_chunk()?;
         let mut file = [0; FILE];
@@ -398,22 +399,19 @@ impl Entry {
     }
 
     /// Stores the line of Python that made the call, in place of the outermost return addresses.
-    pub fn set_python(&mut self, file: &[u8], line: u32) {
+    pub fn set_python_line(&mut self, file: &[u8], line: u32) {
         let line = line & 0xff_ffff;
         let count = self.frame_count.min((self.frames.len() - FILE / 8) as u32);
         if let Some(words) = self.frames.last_chunk_mut::<{ FILE / 8 }>().filter(|_| line != 0) {
             let mut name = [0; FILE];
             name.iter_mut().zip(file).for_each(|(byte, given)| *byte = *given);
-            words
-                .iter_mut()
-                .zip(name.as_chunks().0)
-                .for_each(|(word, bytes)| *word = u64::from_ne_bytes(*bytes));
+            words.iter_mut().zip(name.as_chunks().0).for_each(|(word, bytes)| *word = u64::from_ne_bytes(*bytes));
             self.frame_count = line << 8 | count;
         }
     }
 
     /// Returns the words of the entry as in a file, but without the lap.
-    pub fn words(&self) -> [u64; WORDS] {
+    pub fn to_words(&self) -> [u64; WORDS] {
         // SAFETY: as large, without padding, and any bytes are words.
         unsafe { core::mem::transmute(*self) }
     }
@@ -430,12 +428,12 @@ pub fn segment_entries(k: usize) -> usize {
 }
 
 /// Returns the offset of the key of entry `i` in segment `k`.
-pub fn key_place(k: usize, i: usize) -> usize {
+pub fn key_offset(k: usize, i: usize) -> usize {
     segment_start(k) + i * 8
 }
 
 /// Returns the offset of entry `i` in segment `k`.
-pub fn entry_place(k: usize, i: usize) -> usize {
+pub fn entry_offset(k: usize, i: usize) -> usize {
     segment_start(k) + segment_entries(k) * 8 + i * size_of::<Entry>()
 }
 
@@ -446,19 +444,24 @@ mod tests {
     #[test]
     fn an_entry_is_its_words_and_its_uses_carry_the_lap() {
         let mut words: [u64; WORDS] = core::array::from_fn(|i| i as u64);
-        let live = who(1, 1000, 2, 0) | next_lap(next_lap(0)) | state::LIVE;
+        let live = process_word(1, 1000, 2, 0) | next_lap(next_lap(0)) | state::LIVE;
         let uses = Uses { count: 3, ended: 5 };
-        words[USES] = uses.number(live);
+        words[USES] = uses.to_number(live);
         let entry = Entry::from_words(words);
         assert_eq!((entry.key, entry.count, entry.ended), (KEY as u64, 3, 5));
-        words[USES] = uses.number(0);
-        assert_eq!(entry.words(), words);
-        assert_eq!(super::super::read::<Entry>(super::super::bytes(&entry)), Some(entry));
+        words[USES] = uses.to_number(0);
+        assert_eq!(entry.to_words(), words);
+        assert_eq!(super::super::read_plain::<Entry>(super::super::plain_bytes(&entry)), Some(entry));
         // Only the lap of the word matters.
-        assert!(Uses::is_of(uses.number(live), live) && !Uses::is_of(uses.number(live), next_lap(live)));
-        assert!(Uses::is_of(uses.number(live), live & LAPS) && Uses::of(uses.number(live)) == uses);
-        assert_eq!((state::of(live), pid_in(live), owner(live)), (state::LIVE, 1000, who(1, 1000, 2, 0)));
-        assert_eq!((pid_in(claimant(0xf000_0001, 1000)), next_lap(LAPS)), (1000, 0));
+        assert!(
+            Uses::belongs_to(uses.to_number(live), live) && !Uses::belongs_to(uses.to_number(live), next_lap(live))
+        );
+        assert!(Uses::belongs_to(uses.to_number(live), live & LAPS) && Uses::from_number(uses.to_number(live)) == uses);
+        assert_eq!(
+            (state::in_word(live), pid_in(live), owner_in(live)),
+            (state::LIVE, 1000, process_word(1, 1000, 2, 0))
+        );
+        assert_eq!((pid_in(claimant_word(0xf000_0001, 1000)), next_lap(LAPS)), (1000, 0));
     }
 
     #[test]
@@ -466,15 +469,15 @@ mod tests {
         let mut entry = Entry::from_words([0; WORDS]);
         entry.frames = core::array::from_fn(|i| 100 + i as u64);
         entry.frame_count = entry.frames.len() as u32;
-        assert_eq!((entry.return_addresses().len(), entry.python()), (12, None));
-        entry.set_python(b"train.py", 0);
-        assert_eq!(entry.python(), None, "no line");
-        entry.set_python(b"train.py", 31);
-        let (file, line) = entry.python().expect("a line");
+        assert_eq!((entry.return_addresses().len(), entry.python_line()), (12, None));
+        entry.set_python_line(b"train.py", 0);
+        assert_eq!(entry.python_line(), None, "no line");
+        entry.set_python_line(b"train.py", 31);
+        let (file, line) = entry.python_line().expect("a line");
         assert_eq!((library_name(&file), line), (&b"train.py"[..], 31));
         assert_eq!(entry.return_addresses(), [100, 101, 102, 103, 104, 105, 106, 107]);
-        entry.set_python(&[b'x'; 40], 0xffff_ffff);
-        assert_eq!(entry.python(), Some(([b'x'; FILE], 0xff_ffff)));
+        entry.set_python_line(&[b'x'; 40], 0xffff_ffff);
+        assert_eq!(entry.python_line(), Some(([b'x'; FILE], 0xff_ffff)));
         entry.frame_count = u32::MAX;
         assert_eq!(entry.return_addresses().len(), 8, "what is broken is read, too");
     }

@@ -71,9 +71,9 @@ pub const PYTHON: u16 = 8;
 /// Fork of this process after its parent had initialized the driver, in code that both have: the pid of the
 /// process that initialized it (4 bytes), the time on the monotonic clock (8 bytes), the number of return
 /// addresses (1), which is 0 if they are unknown, the addresses (8 each), and the lines of Python among them,
-/// each as a [`Line`](super::slot::Line).
+/// each as a [`PythonLine`](super::slot::PythonLine).
 pub const FORKED: u16 = 9;
-/// First number of the functions in these lines. No call has such a number.
+/// First of the numbers of functions in the lines of a [`FORKED`] entry. No call has such a number.
 pub const FORKED_PYTHON: u32 = 1 << 16;
 
 /// Memory that is only counted: see [`counted`](super::counted). Its process changes it in place.
@@ -102,17 +102,16 @@ const OF_LAUNCHERS: &[&str] = column!(recorded);
 const NUMBERS: &[&str] = column!(numbers);
 
 /// Returns true if the value of a variable may be secret: it is not recorded, and not packed.
-pub fn is_secret(name: &[u8]) -> bool {
-    let has =
-        |part: &&str| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()));
+pub fn is_secret_variable(name: &[u8]) -> bool {
+    let has = |part: &&str| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()));
     SECRETS.iter().any(has)
 }
 
 /// Returns true if a variable is recorded.
-pub fn is_recorded(name: &[u8]) -> bool {
+pub fn is_recorded_variable(name: &[u8]) -> bool {
     let mut prefixes = [VARIABLES, OF_LAUNCHERS, NUMBERS].into_iter().flatten();
-    let is_known = prefixes.any(|prefix| name.starts_with(prefix.as_bytes())) || rank::is_one(name);
-    is_known && !is_secret(name)
+    let is_known = prefixes.any(|prefix| name.starts_with(prefix.as_bytes())) || rank::is_rank_variable(name);
+    is_known && !is_secret_variable(name)
 }
 
 /// Entry of a recording.
@@ -157,18 +156,18 @@ mod tests {
     #[test]
     fn ranks_are_recorded_by_the_variables_that_give_them() {
         for name in [rank::JOB, rank::HOST, rank::SIZE].into_iter().flatten() {
-            assert!(is_recorded(name.as_bytes()), "{name}");
+            assert!(is_recorded_variable(name.as_bytes()), "{name}");
         }
-        assert!(!is_recorded(b"RANKING"));
+        assert!(!is_recorded_variable(b"RANKING"));
     }
 
     #[test]
     fn secrets_are_not_recorded() {
         for name in ["CUDA_VISIBLE_DEVICES", "RANK", "NCCL_DEBUG", "VLLM_CACHE_ROOT"] {
-            assert!(is_recorded(name.as_bytes()), "{name}");
+            assert!(is_recorded_variable(name.as_bytes()), "{name}");
         }
         for name in ["VLLM_API_KEY", "CUPEER_JOB", "TORCH_hub_token", "AWS_SECRET_ACCESS_KEY", "HOME"] {
-            assert!(!is_recorded(name.as_bytes()), "{name}");
+            assert!(!is_recorded_variable(name.as_bytes()), "{name}");
         }
     }
 }

@@ -21,12 +21,12 @@ pub const DETAIL: u8 = 5;
 pub const THREAD: u8 = 6;
 /// A mark of the program: `start` is the time. A [`detail::TEXT`] starts at byte 16.
 pub const MARK: u8 = 7;
-/// Calls that did the same as the call before them: see [`Run`].
+/// Calls that did the same as the call before them: see [`RepeatedCalls`].
 pub const RUN: u8 = 8;
 /// A call that succeeded and is not counted: a copy, memset, or launch that used shared memory, or a call
 /// that orders such work. `result` has bits of [`used`]. A call that only enqueues work has its start as its end.
 pub const USED: u8 = 9;
-/// Bit that is added to the state if the result is not the driver's but that of a fault plan.
+/// Bit that is added to the state of a slot if the result is that of a fault plan, not the driver's.
 pub const INJECTED: u8 = 0x80;
 
 /// Number of bytes for the arguments of a call in its slot.
@@ -34,9 +34,9 @@ pub const ARGS: usize = 28;
 /// Maximum number of argument bytes. Arguments that do not fit in the slot are in a [`detail::ARGUMENTS`].
 pub const MOST_ARGS: usize = 64;
 
-/// Marks of periods in which a process did not note such calls.
+/// Bits in the result of a [`USED`] slot, which mark periods in which the process recorded no such calls.
 pub mod used {
-    /// The process notes no calls from the end of this one on, until one with [`RESUMED`].
+    /// Bit of the last recorded call: the process records none from its end on, until one with [`RESUMED`].
     pub const LAST: i32 = 1;
     /// The process noted no calls between the previous one and the start of this one.
     pub const RESUMED: i32 = 2;
@@ -46,7 +46,7 @@ pub mod used {
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// State, number of slots, function, `seq`: see [`word`]. Written last.
+    /// State, number of slots, function, `seq`: see [`slot_word`]. Written last.
     pub word: u64,
     /// Time at which the call was forwarded, on the clock of the recording.
     pub start: u64,
@@ -77,13 +77,13 @@ pub mod shape {
 }
 
 /// Returns the first word of a slot.
-pub const fn word(state: u8, slots: u8, function: u16, seq: u32) -> u64 {
+pub const fn slot_word(state: u8, slots: u8, function: u16, seq: u32) -> u64 {
     state as u64 | (slots as u64) << 8 | (function as u64) << 16 | (seq as u64) << 32
 }
 
 /// Returns the first word of a slot that was read twice. A slot that was complete in the first reading has
 /// not changed since, so its word is that of the first. 0 if a reading has no slot of this number.
-pub const fn settled(first: u64, now: u64, seq: u32) -> u64 {
+pub const fn settled_word(first: u64, now: u64, seq: u32) -> u64 {
     if (first >> 32) as u32 == seq && (now >> 32) as u32 == seq { first } else { 0 }
 }
 
@@ -108,7 +108,7 @@ impl Slot {
     }
 
     /// Returns the number of slots that the event takes.
-    pub fn slots(&self) -> usize {
+    pub fn slot_count(&self) -> usize {
         usize::from((self.word >> 8) as u8)
     }
 
@@ -140,7 +140,7 @@ impl Slot {
 /// The call in flight has the number of this slot, for a [`LATE_END`] or a [`DETAIL`] about it.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
+pub struct RepeatedCalls {
     /// [`RUN`], 1 slot, the function, `seq`. Written last when the run begins.
     pub word: u64,
     /// Number of the slot of the first call, which the calls of the run repeat.
@@ -149,7 +149,7 @@ pub struct Run {
     pub end: u64,
     /// Return address of the calls.
     pub caller: u64,
-    /// Twice their number, plus 1 if another one is in flight. Written last when a call returns.
+    /// Twice the number of calls that returned, plus 1 if another one is in flight. Written last when a call returns.
     pub calls: u64,
     /// Sum of the durations of the calls, in ticks.
     pub total: u64,
@@ -161,14 +161,14 @@ pub struct Run {
     pub result: i32,
 }
 
-impl Run {
+impl RepeatedCalls {
     /// Largest number of calls of a run. A thread begins a new run long before.
     pub const MOST: u64 = 1 << 32;
 
-    /// The slot as a run. Any bytes are one.
-    pub fn of(slot: &Slot) -> Run {
+    /// Returns the run that is stored in a slot. Every sequence of bytes is a valid run.
+    pub fn from_slot(slot: &Slot) -> RepeatedCalls {
         let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|i| slot.args[at + i]));
-        Run {
+        RepeatedCalls {
             word: slot.word,
             call: slot.start,
             end: slot.end,
@@ -181,18 +181,19 @@ impl Run {
         }
     }
 
-    /// Returns the number of calls that returned, at most [`Run::MOST`].
-    pub fn count(&self) -> u64 {
-        (self.calls >> 1).min(Run::MOST)
+    /// Returns the number of calls that returned, at most [`RepeatedCalls::MOST`].
+    pub fn call_count(&self) -> u64 {
+        (self.calls >> 1).min(RepeatedCalls::MOST)
     }
 
     /// Returns the time at which the call in flight was forwarded.
-    pub fn in_flight(&self) -> Option<u64> {
+    pub fn in_flight_since(&self) -> Option<u64> {
         (self.calls & 1 != 0).then_some(self.since)
     }
 }
 
-const _: () = assert!(size_of::<Run>() == size_of::<Slot>() && core::mem::offset_of!(Run, calls) == 32);
+const _: () =
+    assert!(size_of::<RepeatedCalls>() == size_of::<Slot>() && core::mem::offset_of!(RepeatedCalls, calls) == 32);
 
 /// The items of a [`DETAIL`]: a byte with the kind of item, a byte with the index of its argument, two bytes
 /// with its length, and its contents. The next item starts at the next multiple of 4. A zero byte ends them.
@@ -217,7 +218,7 @@ pub mod detail {
     pub const CONTEXT: u8 = 7;
     /// Finding of a rule in the call: [`super::finding`].
     pub const FINDING: u8 = 8;
-    /// Object of the last [`FINDING`]: a [`super::finding::Object`], followed by return addresses of the call
+    /// Object of the last [`FINDING`]: a [`super::finding::FindingObject`], followed by return addresses of the call
     /// that made it, 8 bytes each.
     pub const OBJECT: u8 = 9;
     /// Action of a fault plan's rule on the call: [`super::hit`].
@@ -228,7 +229,7 @@ pub mod detail {
     /// All arguments, as they were before the call, if the slot has no space for them.
     pub const ARGUMENTS: u8 = 12;
 
-    /// The frames of Python among the frames of the call, each as a [`super::Line`], the innermost first.
+    /// The frames of Python among the frames of the call, each as a [`super::PythonLine`], the innermost first.
     pub const PYTHON: u8 = 13;
 
     /// The devices on which the process holds contexts, if these are several: a bit for each ordinal, 8 bytes.
@@ -244,11 +245,12 @@ pub mod detail {
     /// The context that was current at a [`super::USED`], or at another call that used shared memory: its address, and above these 48
     /// bits the ordinal of its device and one, 8 bytes. The highest bits are [`NON_BLOCKING`], [`CAPTURED`], and [`OF_DEVICES`].
     pub const CURRENT: u8 = 17;
-    /// In [`CURRENT`]: the call names a stream that does not wait for the legacy default stream.
+    /// Bit in [`CURRENT`]: the call names a stream that does not wait for the legacy default stream.
     pub const NON_BLOCKING: u64 = 1 << 63;
     /// Bit in [`CURRENT`]: the stream is being captured, so the call has not done anything yet.
     pub const CAPTURED: u64 = 1 << 62;
-    /// In [`CURRENT`]: the call could use the host's memory and does not, so that it neither waits for its work nor tells the host of it.
+    /// Bit in [`CURRENT`]: the call could use host memory, but does not. So it neither waits for its work, nor shows
+    /// the host that the work is done.
     pub const OF_DEVICES: u64 = 1 << 61;
     /// The shared memory that a batch of copies used: of each range the first address, 8 bytes, and its bytes with [`WRITTEN`] and
     /// [`GAPS`], 8 bytes.
@@ -295,7 +297,7 @@ pub mod detail {
 /// A frame of Python in 8 bytes: the number of its function ([`super::meta::PYTHON`]), 4 bytes; its line, 3
 /// bytes; and the index of its interpreter frame, 1 byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Line {
+pub struct PythonLine {
     /// Number of the function.
     pub function: u32,
     /// Line in the file; 0 if unknown.
@@ -305,26 +307,26 @@ pub struct Line {
     pub frame: u8,
 }
 
-impl Line {
+impl PythonLine {
     /// Number of bytes of a line in a recording.
     pub const SIZE: usize = 8;
-    /// Lines from this one on are unknown.
+    /// First line number that is not stored. Larger numbers are stored as 0 (unknown), too.
     const END: u32 = 1 << 24;
 
     /// Returns the bytes of the line in a recording.
-    pub fn bytes(self) -> [u8; Line::SIZE] {
-        let line = if self.line < Line::END { self.line } else { 0 };
+    pub fn to_bytes(self) -> [u8; PythonLine::SIZE] {
+        let line = if self.line < PythonLine::END { self.line } else { 0 };
         let place = u64::from(line) | u64::from(self.frame) << 24;
         (u64::from(self.function) | place << 32).to_le_bytes()
     }
 
     /// Returns the Python frames in the bytes of a [`detail::PYTHON`].
-    pub fn all(bytes: &[u8]) -> impl Iterator<Item = Line> {
-        bytes.as_chunks().0.iter().map(|bytes: &[u8; Line::SIZE]| {
+    pub fn parse_all(bytes: &[u8]) -> impl Iterator<Item = PythonLine> {
+        bytes.as_chunks().0.iter().map(|bytes: &[u8; PythonLine::SIZE]| {
             let word = u64::from_le_bytes(*bytes);
-            Line {
+            PythonLine {
                 function: word as u32,
-                line: (word >> 32) as u32 & (Line::END - 1),
+                line: (word >> 32) as u32 & (PythonLine::END - 1),
                 frame: (word >> 56) as u8,
             }
         })
@@ -383,7 +385,7 @@ pub mod finding {
 
     impl Severity {
         /// Returns the severity with this word.
-        pub fn of(word: &str) -> Option<Severity> {
+        pub fn from_word(word: &str) -> Option<Severity> {
             Severity::ALL.into_iter().find(|severity| severity.word() == word)
         }
     }
@@ -474,7 +476,7 @@ pub mod finding {
         }
 
         /// Returns the past participle for people, such as `opened`, for one of [`WORDS`].
-        pub fn past(word: &str) -> &str {
+        pub fn past_participle(word: &str) -> &str {
             WORDS.iter().position(|known| *known == word).map_or(word, |index| PAST[index])
         }
     }
@@ -482,7 +484,7 @@ pub mod finding {
     /// Object or earlier call that a finding is about.
     #[repr(C)]
     #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-    pub struct Object {
+    pub struct FindingObject {
         /// Role of the object: [`role`].
         pub role: u32,
         /// Ordinal of the device in the process; -1 if unknown.

@@ -6,7 +6,7 @@ use super::*;
 const DEVICE: [i32; 2] = [2, 4];
 
 /// Source or destination of a copy of rows.
-struct Rows {
+struct CopySide {
     kind: i32,
     device: u64,
     x: u64,
@@ -16,9 +16,10 @@ struct Rows {
     height: u64,
 }
 
-impl Rows {
-    /// Returns the start address of the memory that is used, and the distance to the last byte; zeros if it is not device memory.
-    fn touched(self, [width, height, depth]: [u64; 3]) -> (u64, u64) {
+impl CopySide {
+    /// Returns the start address of the memory that the copy uses, and the number of bytes from its first to its last
+    /// byte; zeros if this is not device memory.
+    fn touched_range(self, [width, height, depth]: [u64; 3]) -> (u64, u64) {
         if !DEVICE.contains(&self.kind) || [width, height, depth].contains(&0) {
             return (0, 0);
         }
@@ -26,9 +27,7 @@ impl Rows {
         // slices.
         let pitch = if self.pitch == 0 { self.x.wrapping_add(width) } else { self.pitch };
         let slice = pitch.wrapping_mul(if self.height == 0 { height } else { self.height });
-        let offset = |x: u64, y: u64, z: u64| {
-            z.wrapping_mul(slice).wrapping_add(y.wrapping_mul(pitch)).wrapping_add(x)
-        };
+        let offset = |x: u64, y: u64, z: u64| z.wrapping_mul(slice).wrapping_add(y.wrapping_mul(pitch)).wrapping_add(x);
         let start = self.device.wrapping_add(offset(self.x, self.y, self.z));
         (start, offset(width, height - 1, depth - 1))
     }
@@ -41,7 +40,7 @@ impl CUDA_MEMCPY2D<u64> {
     pub fn touched(self) -> [(u64, u64); 2] {
         let shape = [self.WidthInBytes, self.Height, 1];
         let side =
-            |kind, device, x, y, pitch| Rows { kind, device, x, y, z: 0, pitch, height: 0 }.touched(shape);
+            |kind, device, x, y, pitch| CopySide { kind, device, x, y, z: 0, pitch, height: 0 }.touched_range(shape);
         [
             side(self.dstMemoryType, self.dstDevice, self.dstXInBytes, self.dstY, self.dstPitch),
             side(self.srcMemoryType, self.srcDevice, self.srcXInBytes, self.srcY, self.srcPitch),
@@ -56,7 +55,7 @@ impl CUDA_MEMCPY3D<u64> {
         let shape = [self.WidthInBytes, self.Height, self.Depth];
         let side = |it: Side3D<u64>| {
             let Side3D { MemoryType: kind, Device: device, XInBytes: x, Y: y, Z: z, .. } = it;
-            Rows { kind, device, x, y, z, pitch: it.Pitch, height: it.Height }.touched(shape)
+            CopySide { kind, device, x, y, z, pitch: it.Pitch, height: it.Height }.touched_range(shape)
         };
         [self.dst, self.src].map(side)
     }
@@ -65,13 +64,13 @@ impl CUDA_MEMCPY3D<u64> {
 impl CUDA_MEMCPY3D_BATCH_OP {
     /// Returns the device memory that is written, and that is read: start address and size in bytes of each.
     /// For the elements of an array, the size is unknown here, so it is 1 byte.
-    pub fn used(&self) -> [(u64, u64); 2] {
+    pub fn touched_ranges(&self) -> [(u64, u64); 2] {
         let is_flat = [self.dst, self.src].iter().all(|it| it.kind == CUmemcpy3DOperand::POINTER);
         [self.dst, self.src].map(|it| {
             let kind = if it.kind == CUmemcpy3DOperand::POINTER { DEVICE[1] } else { 0 };
             let [pitch, height, _] = it.rest;
             let shape = if is_flat { self.extent.map(|length| length as u64) } else { [1; 3] };
-            Rows { kind, device: it.place, x: 0, y: 0, z: 0, pitch, height }.touched(shape)
+            CopySide { kind, device: it.place, x: 0, y: 0, z: 0, pitch, height }.touched_range(shape)
         })
     }
 }
@@ -117,7 +116,7 @@ mod tests {
     #[test]
     fn a_copy_touches_what_is_between_its_first_and_its_last_byte() {
         let rows = |kind, pitch, [x, y, z]: [u64; 3], shape| {
-            Rows { kind, device: 0x10000, x, y, z, pitch, height: 8 }.touched(shape)
+            CopySide { kind, device: 0x10000, x, y, z, pitch, height: 8 }.touched_range(shape)
         };
         for (kind, pitch, at, shape, wanted) in [
             (2, PITCH, [16, 2, 0], [48, 4, 1], (0x10000 + 2 * PITCH + 16, 3 * PITCH + 48)),

@@ -11,10 +11,7 @@ fn number(bytes: &[u8], index: usize) -> Result<u32, fmt::Error> {
 }
 
 fn put<const N: usize>(place: &mut [u8], numbers: [u32; N]) {
-    place
-        .chunks_exact_mut(4)
-        .zip(numbers)
-        .for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
+    place.chunks_exact_mut(4).zip(numbers).for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
 }
 
 /// Prints three numbers with their names: `{state=3, cliqueId=0}`.
@@ -65,7 +62,7 @@ fn fabric([state, status, clique]: [u32; 3], out: &mut dyn Write, format: Format
 
 impl nvmlFieldValue_t {
     /// Returns the bits of the value; 0 if there is none.
-    pub fn bits(&self) -> u64 {
+    pub fn value_bits(&self) -> u64 {
         // The types NVML_VALUE_TYPE_ UNSIGNED_INT, SIGNED_INT and UNSIGNED_SHORT have fewer bits than the
         // others.
         match self.valueType {
@@ -85,7 +82,7 @@ impl Value for nvmlFieldValue_t {
     fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
         let result = self.nvmlReturn.0 as u32;
         let known = [("fieldId", self.fieldId.into()), ("scopeId", self.scopeId.into())];
-        let answer = if result == 0 { ("value", self.bits()) } else { ("nvmlReturn", result.into()) };
+        let answer = if result == 0 { ("value", self.value_bits()) } else { ("nvmlReturn", result.into()) };
         print_numbers([known[0], known[1], answer], out, format)
     }
     fn print_stored(bytes: &[u8], out: &mut dyn Write, _: Format) -> fmt::Result {
@@ -122,8 +119,7 @@ mod tests {
         };
         assert_eq!(print(pci, TEXT), ("00000000:1B:00.0".into(), "00000000:1B:00.0".into()));
         assert_eq!(print(pci, JSON).0, "\"00000000:1B:00.0\"");
-        let fabric =
-            nvmlGpuFabricInfo_t { clusterUuid: [7; 16], status: nvmlReturn_t(0), cliqueId: 9, state: 3 };
+        let fabric = nvmlGpuFabricInfo_t { clusterUuid: [7; 16], status: nvmlReturn_t(0), cliqueId: 9, state: 3 };
         let wanted = "{state=3, status=0, cliqueId=9}";
         assert_eq!(print(fabric, TEXT), (wanted.into(), wanted.into()));
         assert_eq!(print(fabric, JSON).0, "{\"state\":3,\"status\":0,\"cliqueId\":9}");
@@ -142,7 +138,7 @@ mod tests {
         };
         assert_eq!(print(field, TEXT), ("{fieldId=165, scopeId=17, value=1}".into(), "165".into()));
         field.valueType = 3;
-        assert_eq!(field.bits(), 0xdead_beef_0000_0001);
+        assert_eq!(field.value_bits(), 0xdead_beef_0000_0001);
         field.nvmlReturn = nvmlReturn_t(2);
         assert_eq!(print(field, TEXT).0, "{fieldId=165, scopeId=17, nvmlReturn=2}");
     }

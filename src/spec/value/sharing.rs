@@ -81,18 +81,18 @@ impl Shareable {
     const FABRICS: u64 = 0x2f;
 
     /// Returns the identifier of an open file description, from 56 bits.
-    pub const fn known(bits: u64) -> u64 {
+    pub const fn description_id(bits: u64) -> u64 {
         Self::KNOWN << 56 | bits & ((1 << 56) - 1) | 1
     }
 
     /// Returns true if a number is the identifier of an open file description.
-    pub const fn is_known(number: u64) -> bool {
+    pub const fn is_description_id(number: u64) -> bool {
         number >> 56 == Self::KNOWN
     }
 
     /// Returns the word before the digits of a fingerprint: for a descriptor, a fabric handle, a pool
     /// pointer, or an IPC handle.
-    pub const fn prefix(fingerprint: u64) -> &'static str {
+    pub const fn fingerprint_prefix(fingerprint: u64) -> &'static str {
         match fingerprint >> 56 {
             Self::KNOWN => "fd",
             Self::POINTERS => "ptr",
@@ -103,11 +103,11 @@ impl Shareable {
 
     /// Returns the fingerprint of an IPC handle from a hash. It differs from the fingerprints of other kinds
     /// of handles.
-    pub const fn of_ipc(hash: u64) -> u64 {
+    pub const fn ipc_fingerprint(hash: u64) -> u64 {
         if matches!(hash >> 56, Self::KNOWN | Self::POINTERS | Self::FABRICS) { hash ^ 1 << 63 } else { hash }
     }
 
-    fn number(&self, fingerprint: Fingerprint) -> u64 {
+    fn stored_number(&self, fingerprint: Fingerprint) -> u64 {
         match self {
             Shareable::Descriptor(_, known) => *known,
             Shareable::Fabric(bytes) => Self::FABRICS << 56 | fingerprint(bytes) >> 8,
@@ -115,7 +115,7 @@ impl Shareable {
     }
 
     fn print_number(fd: i32, number: u64, out: &mut dyn Write, format: Format) -> fmt::Result {
-        let prefix = Self::prefix(number);
+        let prefix = Self::fingerprint_prefix(number);
         match (format.json, fd < 0, number) {
             (true, true, _) => write!(out, "\"{prefix}:{number:016x}\""),
             (false, true, _) => write!(out, "{prefix}:{number:016x}"),
@@ -133,7 +133,7 @@ impl Value for Shareable {
     const STORED: usize = 20;
 
     fn store(self, place: &mut [u8], fingerprint: Fingerprint) {
-        let number = self.number(fingerprint).to_le_bytes();
+        let number = self.stored_number(fingerprint).to_le_bytes();
         let fd = if let Shareable::Descriptor(fd, _) = self { fd } else { -1 };
         place[..8].copy_from_slice(&number);
         place[8..16].copy_from_slice(&number);
@@ -142,7 +142,7 @@ impl Value for Shareable {
 
     fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
         let fd = if let Shareable::Descriptor(fd, _) = self { fd } else { -1 };
-        Self::print_number(fd, self.number(format.fingerprint), out, format)
+        Self::print_number(fd, self.stored_number(format.fingerprint), out, format)
     }
 
     fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
@@ -195,10 +195,7 @@ mod tests {
     }
 
     fn access(id: i32) -> CUmemAccessDesc {
-        CUmemAccessDesc {
-            location: CUmemLocation { kind: CUmemLocationType(1), id },
-            flags: CUmemAccess_flags(3),
-        }
+        CUmemAccessDesc { location: CUmemLocation { kind: CUmemLocationType(1), id }, flags: CUmemAccess_flags(3) }
     }
 
     #[test]
@@ -215,19 +212,19 @@ mod tests {
 
     #[test]
     fn a_descriptor_shows_its_number_and_a_fabric_handle_no_byte() {
-        let known = Shareable::known(0x77);
-        assert!(Shareable::is_known(known) && !Shareable::is_known(0x77));
+        let known = Shareable::description_id(0x77);
+        assert!(Shareable::is_description_id(known) && !Shareable::is_description_id(0x77));
         assert_eq!(printed(Shareable::Descriptor(57, known), TEXT), "57 (fd:2c00000000000077)");
         assert_eq!(printed(Shareable::Descriptor(57, 0), TEXT), "57");
-        assert_eq!(
-            printed(Shareable::Descriptor(57, known), JSON),
-            r#"{"fd":57,"handle":"fd:2c00000000000077"}"#
-        );
+        assert_eq!(printed(Shareable::Descriptor(57, known), JSON), r#"{"fd":57,"handle":"fd:2c00000000000077"}"#);
         assert_eq!(printed(Shareable::Fabric([7; 64]), TEXT), "fabric:2f00000000000012");
         assert_eq!(printed(Shareable::Fabric([7; 64]), JSON), r#""fabric:2f00000000000012""#);
         let pointer = CUmemPoolPtrExportData { reserved: [7; 64] };
         assert_eq!(printed(pointer, TEXT), "ptr:2e00000000000012");
         assert_eq!(printed(pointer, JSON), r#""ptr:2e00000000000012""#);
-        assert_eq!((Shareable::prefix(known), Shareable::prefix(Shareable::of_ipc(known))), ("fd", "ipc"));
+        assert_eq!(
+            (Shareable::fingerprint_prefix(known), Shareable::fingerprint_prefix(Shareable::ipc_fingerprint(known))),
+            ("fd", "ipc")
+        );
     }
 }

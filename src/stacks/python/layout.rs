@@ -4,22 +4,23 @@
 //! offsets in all releases of a version, and this file lists them. They are verified by use: every object must have
 //! the expected type, or it is not read.
 
-use super::lines::Form;
-use super::word;
+use super::lines::LineTableForm;
+use super::word_in;
 use crate::memory::Memory;
 
 /// The path from the state of a thread to the thread's innermost frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Innermost {
+pub enum InnermostPath {
     /// A field of the thread's state, at this offset, points to the frame.
     Of(usize),
     /// A field of the thread's state points to a structure with a field that points to the frame: the two offsets.
     Through(usize, usize),
 }
 
-/// The sign by which the walk knows the end of a run: the frames that one call of the interpreter's loop executes.
+/// The sign that a frame is the last one of a run. A run consists of the frames that one call of the interpreter's
+/// loop executes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Runs {
+pub enum RunEndSign {
     /// Each run has a single frame.
     Single,
     /// A byte at this offset is nonzero in the last frame of a run.
@@ -30,7 +31,7 @@ pub enum Runs {
 
 /// The form in which a frame stores its current instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum InstructionForm {
     /// The index of the instruction (4 bytes): its offset, and the size of an instruction.
     Index(usize, usize),
     /// The address of the instruction: its offset, and the distance of the first instruction from the start
@@ -43,56 +44,54 @@ pub enum Standing {
 pub struct Layout {
     /// Offset in the runtime: the pointer to the first interpreter.
     pub interpreters: usize,
-    /// Offsets in an interpreter: the pointers to the next interpreter and to its first thread.
+    /// Offset in an interpreter: the pointer to the next interpreter.
     pub next_interpreter: usize,
-    /// See `next_interpreter`.
+    /// Offset in an interpreter: the pointer to the state of its first thread.
     pub threads: usize,
-    /// Offsets in the state of a thread: the pointer to the next thread, and the thread's `pthread_self()`.
+    /// Offset in the state of a thread: the pointer to the state of the next thread.
     pub next_thread: usize,
-    /// See `next_thread`.
+    /// Offset in the state of a thread: the thread's `pthread_self()`.
     pub thread_id: usize,
     /// Path from the state of a thread to its innermost frame.
-    pub innermost: Innermost,
-    /// Offsets in a frame: the pointers to its caller and to its code object. `is_object` is true if a frame is an object itself,
-    /// as in Python 3.10 and before.
+    pub innermost: InnermostPath,
+    /// Offset in a frame: the pointer to the frame of its caller.
     pub previous: usize,
-    /// See `previous`.
+    /// Offset in a frame: the pointer to its code object.
     pub code: usize,
-    /// See `previous`.
+    /// True if a frame is an object itself, as in Python 3.10 and before.
     pub is_object: bool,
     /// Form in which a frame stores its current instruction.
-    pub standing: Standing,
+    pub standing: InstructionForm,
     /// Sign of the end of a run of frames.
-    pub runs: Runs,
-    /// Offsets in a code object: the pointers to its file, its name, and the line table, and its first line (4 bytes).
+    pub runs: RunEndSign,
+    /// Offset in a code object: the pointer to the path of its file.
     pub file: usize,
-    /// See `file`.
+    /// Offset in a code object: the pointer to its name.
     pub name: usize,
-    /// See `file`.
+    /// Offset in a code object: the pointer to its line table.
     pub table: usize,
-    /// See `file`.
+    /// Offset in a code object: its first line (4 bytes).
     pub first_line: usize,
     /// Offset in a code object: its unique number (4 bytes), which is 0 once the interpreter ran out of numbers. `None` if code
     /// objects have no number.
     pub number: Option<usize>,
     /// Format of the line table of code objects.
-    pub form: Form,
+    pub form: LineTableForm,
     /// Offset in any object: the pointer to its type.
     pub kind: usize,
-    /// Offsets in a bytes object: its length, and its first byte.
+    /// Offset in a bytes object: its length.
     pub byte_count: usize,
-    /// See `byte_count`.
+    /// Offset in a bytes object: its first byte.
     pub bytes: usize,
-    /// Offsets in a str object: its length, its state, and its characters if ASCII and if not. `state_shift` is the lowest bit of
-    /// the needed part of the state.
+    /// Offset in a str object: its length.
     pub length: usize,
-    /// See `length`.
+    /// Offset in a str object: its state, a set of bit fields.
     pub state: usize,
-    /// See `length`.
+    /// Number of the lowest bit in the state of a str object that is read.
     pub state_shift: u32,
-    /// See `length`.
+    /// Offset in a str object: its characters, if all of them are ASCII.
     pub ascii: usize,
-    /// See `length`.
+    /// Offset in a str object: its characters, if some of them are not ASCII.
     pub wide: usize,
 }
 
@@ -103,18 +102,18 @@ const V3_9: Layout = Layout {
     threads: 8,
     next_thread: 8,
     thread_id: 176,
-    innermost: Innermost::Of(24),
+    innermost: InnermostPath::Of(24),
     previous: 24,
     code: 32,
     is_object: true,
-    standing: Standing::Index(104, 1),
-    runs: Runs::Single,
+    standing: InstructionForm::Index(104, 1),
+    runs: RunEndSign::Single,
     file: 104,
     name: 112,
     table: 120,
     first_line: 40,
     number: None,
-    form: Form::Later,
+    form: LineTableForm::Later,
     kind: 8,
     byte_count: 16,
     bytes: 32,
@@ -125,33 +124,33 @@ const V3_9: Layout = Layout {
     wide: 72,
 };
 
-const V3_10: Layout = Layout { standing: Standing::Index(96, 2), form: Form::Ranges, ..V3_9 };
+const V3_10: Layout = Layout { standing: InstructionForm::Index(96, 2), form: LineTableForm::Ranges, ..V3_9 };
 
 const V3_11: Layout = Layout {
     interpreters: 40,
     threads: 16,
     thread_id: 152,
-    innermost: Innermost::Through(56, 8),
+    innermost: InnermostPath::Through(56, 8),
     previous: 48,
     is_object: false,
-    standing: Standing::Address(56, 184),
-    runs: Runs::Entry(68),
+    standing: InstructionForm::Address(56, 184),
+    runs: RunEndSign::Entry(68),
     file: 112,
     name: 120,
     table: 136,
     first_line: 72,
-    form: Form::Positions,
+    form: LineTableForm::Positions,
     ..V3_9
 };
 
 const V3_12: Layout = Layout {
     threads: 72,
     thread_id: 136,
-    innermost: Innermost::Through(56, 0),
+    innermost: InnermostPath::Through(56, 0),
     previous: 8,
     code: 0,
-    standing: Standing::Address(56, 192),
-    runs: Runs::Behind(70, OWNED_OUTSIDE),
+    standing: InstructionForm::Address(56, 192),
+    runs: RunEndSign::Behind(70, OWNED_OUTSIDE),
     first_line: 68,
     number: Some(68 + NUMBER_BEHIND_LINE),
     ascii: 40,
@@ -166,7 +165,7 @@ const OWNED_OUTSIDE: u8 = 3;
 /// does not publish this offset.
 const NUMBER_BEHIND_LINE: usize = 24;
 
-/// First bytes of the offsets that an interpreter publishes.
+/// First bytes of the table of offsets that an interpreter publishes.
 const COOKIE: [u8; 8] = *b"xdebugpy";
 /// Number of published bytes that are read, which contain all needed offsets.
 const PUBLISHED: usize = 81 * 8;
@@ -174,7 +173,7 @@ const PUBLISHED: usize = 81 * 8;
 impl Layout {
     /// Returns the layout for a version of Python (`major << 24 | minor << 16` and so on). `runtime` is the address of the
     /// interpreter's runtime.
-    pub fn of<M: Memory>(memory: M, version: u32, runtime: usize) -> Option<Layout> {
+    pub fn for_version<M: Memory>(memory: M, version: u32, runtime: usize) -> Option<Layout> {
         match version >> 16 {
             0x0309 => Some(V3_9),
             0x030a => Some(V3_10),
@@ -183,27 +182,27 @@ impl Layout {
             0x030d | 0x030e => {
                 let mut published = [0; PUBLISHED];
                 let length = memory.copy(runtime, &mut published);
-                Layout::published(&published[..length])
+                Layout::parse_published(&published[..length])
             }
             _ => None,
         }
     }
 
     /// Parses the layout that an interpreter publishes.
-    fn published(bytes: &[u8]) -> Option<Layout> {
-        /// Largest offset that is believed, in bytes.
+    fn parse_published(bytes: &[u8]) -> Option<Layout> {
+        /// Offset from which on the published layout is not believed, in bytes.
         const FARTHEST: usize = 1 << 20;
         if !bytes.starts_with(&COOKIE) {
             return None;
         }
         let mut are_near = true;
         let mut field = |index: usize| {
-            let offset = word(bytes, 8 * index);
+            let offset = word_in(bytes, 8 * index);
             are_near &= offset < FARTHEST && bytes.len() >= 8 * index + 8;
             offset
         };
         // Version 3.14 has three more fields of interpreters than 3.13, two more of frames, and so on.
-        let (version, is_free_threaded) = (word(bytes, 8) >> 16, word(bytes, 16) != 0);
+        let (version, is_free_threaded) = (word_in(bytes, 8) >> 16, word_in(bytes, 16) != 0);
         let [thread, frame, code, object, byte, text] = match version {
             0x030d => [21, 29, 35, 45, 65, 68],
             0x030e => [24, 32, 40, 51, 75, 78],
@@ -216,19 +215,19 @@ impl Layout {
             next_interpreter: field(8),
             threads: field(9),
             next_thread: field(thread),
-            innermost: Innermost::Of(field(thread + 2)),
+            innermost: InnermostPath::Of(field(thread + 2)),
             thread_id: field(thread + 3),
             previous: field(frame),
             code: field(frame + 1),
             is_object: false,
-            standing: Standing::Address(field(frame + 2), field(code + 8)),
-            runs: Runs::Behind(field(frame + 4), OWNED_OUTSIDE),
+            standing: InstructionForm::Address(field(frame + 2), field(code + 8)),
+            runs: RunEndSign::Behind(field(frame + 4), OWNED_OUTSIDE),
             file: field(code),
             name: field(code + 1),
             table: field(code + 3),
             first_line,
             number: Some(first_line + NUMBER_BEHIND_LINE),
-            form: Form::Positions,
+            form: LineTableForm::Positions,
             kind: field(object),
             byte_count: field(byte),
             bytes: field(byte + 1),

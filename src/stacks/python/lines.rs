@@ -5,7 +5,7 @@
 
 /// The format of a table that maps instructions to lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum LineTableForm {
     /// Python 3.9: pairs of a number of bytes and a number of lines to add (`Objects/lnotab_notes.txt`).
     Later,
     /// Python 3.10: ranges of bytes, each with its line (PEP 626).
@@ -16,11 +16,11 @@ pub enum Form {
 
 /// Returns the line of the instruction at byte `at` of a code object. `first` is the code object's first line, and `next` returns
 /// the next byte of the table. Returns `None` if the instruction has no line, or the table lacks it.
-pub fn line_of(form: Form, first: i32, at: usize, mut next: impl FnMut() -> Option<u8>) -> Option<u32> {
+pub fn line_of(form: LineTableForm, first: i32, at: usize, mut next: impl FnMut() -> Option<u8>) -> Option<u32> {
     let mut line = i64::from(first);
     let mut end = 0usize;
     match form {
-        Form::Later => {
+        LineTableForm::Later => {
             while let Some(bytes) = next() {
                 end += usize::from(bytes);
                 if end > at {
@@ -28,18 +28,18 @@ pub fn line_of(form: Form, first: i32, at: usize, mut next: impl FnMut() -> Opti
                 }
                 line += i64::from(next()? as i8);
             }
-            known(line)
+            valid_line(line)
         }
-        Form::Ranges => loop {
+        LineTableForm::Ranges => loop {
             end += usize::from(next()?);
             let delta = next()? as i8;
             let has_line = delta != i8::MIN;
             line += if has_line { i64::from(delta) } else { 0 };
             if end > at {
-                return known(line).filter(|_| has_line);
+                return valid_line(line).filter(|_| has_line);
             }
         },
-        Form::Positions => {
+        LineTableForm::Positions => {
             let mut head = next()?;
             loop {
                 end += 2 * (usize::from(head & 7) + 1);
@@ -47,11 +47,11 @@ pub fn line_of(form: Form, first: i32, at: usize, mut next: impl FnMut() -> Opti
                 let mut following = next();
                 match kind {
                     ONE_LINE_1 | ONE_LINE_2 => line += i64::from(kind - ONE_LINE_0),
-                    NO_COLUMNS | LONG => line += signed(&mut following, &mut next)?,
+                    NO_COLUMNS | LONG => line += read_signed(&mut following, &mut next)?,
                     _ => {}
                 }
                 if end > at {
-                    return known(line).filter(|_| kind != NONE);
+                    return valid_line(line).filter(|_| kind != NONE);
                 }
                 // Skips the columns of the entry.
                 while following? & HEAD == 0 {
@@ -74,7 +74,7 @@ const NONE: u8 = 15;
 
 /// Reads a signed number in groups of six bits, the lowest group first. The lowest bit of the number is its sign. `following` is
 /// the number's first byte before the call, and the byte after the number afterwards.
-fn signed(following: &mut Option<u8>, next: &mut impl FnMut() -> Option<u8>) -> Option<i64> {
+fn read_signed(following: &mut Option<u8>, next: &mut impl FnMut() -> Option<u8>) -> Option<i64> {
     let (mut value, mut shift) = (0u64, 0);
     loop {
         let byte = (*following)?;
@@ -88,6 +88,6 @@ fn signed(following: &mut Option<u8>, next: &mut impl FnMut() -> Option<u8>) -> 
     }
 }
 
-fn known(line: i64) -> Option<u32> {
+fn valid_line(line: i64) -> Option<u32> {
     u32::try_from(line).ok().filter(|line| *line > 0)
 }

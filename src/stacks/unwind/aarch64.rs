@@ -47,9 +47,9 @@ pub const SIGRETURN: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
 /// Set of DWARF extensions in the unwind tables for this processor.
 pub const VENDOR: gimli::Vendor = gimli::Vendor::AArch64;
 
-/// Returns the address in a saved return address, without the signature that some processors add.
+/// Returns the code address in a saved return address, without the signature that some processors add.
 #[inline(always)]
-pub fn address_of(kept: usize) -> usize {
+pub fn plain_code_address(kept: usize) -> usize {
     let address;
     // SAFETY: takes a signature out of x30; does nothing on a processor that has none.
     unsafe {
@@ -72,7 +72,7 @@ pub fn call_target(memory: impl Memory, address: usize) -> Option<usize> {
 }
 
 /// Returns true if the instruction before an address is a call.
-pub fn is_behind_call(memory: impl Memory, address: usize) -> bool {
+pub fn is_after_call(memory: impl Memory, address: usize) -> bool {
     let mut bytes = [0; 4];
     if address % 4 != 0 || memory.copy(address.wrapping_sub(4), &mut bytes) < bytes.len() {
         return false;

@@ -10,14 +10,14 @@ mod row;
 mod storage;
 mod tables;
 
-use crate::memory::{Memory, Window};
+use crate::memory::{Memory, MemoryWindow};
 pub use gimli::RegisterRule;
 use processor::{
-    CONTEXT, CONTEXT_ORDER, FRAME, PLACE, RECORD_IS_LAST, REGISTERS, SIGRETURN, STACK, address_of,
-    is_behind_call,
+    CONTEXT, CONTEXT_ORDER, FRAME, PLACE, RECORD_IS_LAST, REGISTERS, SIGRETURN, STACK, is_after_call,
+    plain_code_address,
 };
-pub use row::Row;
-pub use tables::Tables;
+pub use row::UnwindRow;
+pub use tables::UnwindTables;
 
 /// Number of bytes of a stack that are copied at once.
 pub const WINDOW: usize = 512;
@@ -33,7 +33,7 @@ pub struct Registers {
 
 impl Registers {
     /// Returns a set of registers that are all unknown.
-    pub const fn none() -> Self {
+    pub const fn all_unknown() -> Self {
         Registers { words: [0; REGISTERS], known: 0 }
     }
 
@@ -53,45 +53,45 @@ impl Registers {
 }
 
 /// A walk through a stack, at one of its frames.
-pub struct Walk<M> {
+pub struct StackWalk<M> {
     /// The registers of the frame.
     pub registers: Registers,
     /// True if a signal interrupted the frame at its address. False if the frame made a call there.
     pub is_interrupted: bool,
     /// Copied memory of the stack.
-    pub stack: Window<WINDOW, M>,
+    pub stack: MemoryWindow<WINDOW, M>,
 }
 
-impl<M: Memory> Walk<M> {
+impl<M: Memory> StackWalk<M> {
     /// Returns the return address of the frame, or the instruction that was interrupted.
-    pub fn address(&self) -> usize {
+    pub fn code_address(&self) -> usize {
         self.registers.words[PLACE]
     }
 
     /// Returns the frame's position on the stack. Callers have greater ones.
-    pub fn height(&self) -> usize {
+    pub fn stack_height(&self) -> usize {
         self.registers.words[STACK]
     }
 
     /// Returns the address for table lookups. After a call, it is inside of the call instruction, because the
     /// next instruction may belong to another function.
     pub fn lookup_address(&self) -> Option<usize> {
-        self.address().checked_sub(usize::from(!self.is_interrupted))
+        self.code_address().checked_sub(usize::from(!self.is_interrupted))
     }
 
     /// Goes to the next frame by the unwind tables of an object.
-    pub fn by_tables(&mut self, tables: &Tables<M>, address: usize) -> Option<()> {
-        let row = tables.row(address)?;
-        self.registers = row.apply(&self.registers, &tables.section(), &mut self.stack)?;
+    pub fn step_by_tables(&mut self, tables: &UnwindTables<M>, address: usize) -> Option<()> {
+        let row = tables.find_row(address)?;
+        self.registers = row.caller_registers(&self.registers, &tables.whole_memory_section(), &mut self.stack)?;
         self.is_interrupted = row.is_signal;
         Some(())
     }
 
     /// Goes to the frame that a signal handler interrupted, by the context that the kernel saved on the
     /// stack.
-    pub fn by_context(&mut self) -> Option<()> {
+    pub fn step_by_signal_context(&mut self) -> Option<()> {
         let start = self.registers.get(STACK)?.wrapping_add(CONTEXT);
-        let words = self.stack.bytes(start, 8 * REGISTERS)?;
+        let words = self.stack.read_bytes(start, 8 * REGISTERS)?;
         for (register, word) in CONTEXT_ORDER.iter().zip(words.as_chunks().0) {
             self.registers.set(*register, Some(usize::from_le_bytes(*word)));
         }
@@ -100,18 +100,18 @@ impl<M: Memory> Walk<M> {
     }
 
     /// Goes to the next frame without unwind tables, by the saved frame pointer.
-    pub fn by_frame_pointer(&mut self) -> Option<()> {
+    pub fn step_by_frame_pointer(&mut self) -> Option<()> {
         const FARTHEST: usize = 1 << 20;
-        if is_sigreturn(self.stack.memory(), self.address()) {
-            return self.by_context();
+        if is_sigreturn(self.stack.memory(), self.code_address()) {
+            return self.step_by_signal_context();
         }
         let (frame, height) = (self.registers.get(FRAME)?, self.registers.words[STACK]);
         if frame % 8 != 0 || frame.checked_sub(height)? > FARTHEST {
             return None;
         }
-        let [before, address] = self.stack.words(frame)?;
-        let address = address_of(address);
-        if !is_behind_call(self.stack.memory(), address) {
+        let [before, address] = self.stack.read_words(frame)?;
+        let address = plain_code_address(address);
+        if !is_after_call(self.stack.memory(), address) {
             return None;
         }
         self.registers.known = 0;

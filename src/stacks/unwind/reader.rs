@@ -1,6 +1,6 @@
 //! Lets `gimli` read unwind tables from memory that may not exist.
 
-use crate::memory::{Memory, Window};
+use crate::memory::{Memory, MemoryWindow};
 use core::cell::RefCell;
 use core::fmt;
 use gimli::{Error, LittleEndian, Reader, ReaderOffsetId, Result};
@@ -11,21 +11,21 @@ use alloc::borrow::Cow;
 /// Number of bytes of a table that are copied at once.
 pub const PIECE: usize = 512;
 
-/// A reader of a range of addresses. Offsets from the start of [`TableReader::all`] are addresses.
+/// A reader of a range of addresses. Offsets from the start of [`TableReader::over_all_memory`] are addresses.
 #[derive(Clone)]
 pub struct TableReader<'a, M> {
-    bytes: &'a RefCell<Window<PIECE, M>>,
+    bytes: &'a RefCell<MemoryWindow<PIECE, M>>,
     next: usize,
     end: usize,
 }
 
 impl<'a, M: Memory> TableReader<'a, M> {
     /// Returns a reader of all addresses.
-    pub fn all(bytes: &'a RefCell<Window<PIECE, M>>) -> Self {
+    pub fn over_all_memory(bytes: &'a RefCell<MemoryWindow<PIECE, M>>) -> Self {
         TableReader { bytes, next: 0, end: usize::MAX }
     }
 
-    fn ends_early<T>(&self) -> Result<T> {
+    fn unexpected_end<T>(&self) -> Result<T> {
         Err(Error::UnexpectedEof(self.offset_id()))
     }
 }
@@ -54,7 +54,7 @@ impl<M: Memory> Reader for TableReader<'_, M> {
 
     fn truncate(&mut self, length: usize) -> Result<()> {
         if length > self.len() {
-            return self.ends_early();
+            return self.unexpected_end();
         }
         self.end = self.next + length;
         Ok(())
@@ -80,7 +80,7 @@ impl<M: Memory> Reader for TableReader<'_, M> {
 
     fn skip(&mut self, length: usize) -> Result<()> {
         if length > self.len() {
-            return self.ends_early();
+            return self.unexpected_end();
         }
         self.next += length;
         Ok(())
@@ -91,7 +91,7 @@ impl<M: Memory> Reader for TableReader<'_, M> {
         const LONGEST: usize = 1 << 16;
         let mut first = self.clone();
         if length > LONGEST {
-            return self.ends_early();
+            return self.unexpected_end();
         }
         self.skip(length)?;
         first.end = self.next;
@@ -101,9 +101,9 @@ impl<M: Memory> Reader for TableReader<'_, M> {
     fn read_slice(&mut self, place: &mut [u8]) -> Result<()> {
         let start = self.next;
         self.skip(place.len())?;
-        match self.bytes.borrow_mut().bytes(start, place.len()) {
+        match self.bytes.borrow_mut().read_bytes(start, place.len()) {
             Some(bytes) => place.copy_from_slice(bytes),
-            None => return self.ends_early(),
+            None => return self.unexpected_end(),
         }
         Ok(())
     }

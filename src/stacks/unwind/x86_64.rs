@@ -39,7 +39,7 @@ pub const VENDOR: gimli::Vendor = gimli::Vendor::Default;
 
 /// Returns the code address in a saved return address.
 #[inline(always)]
-pub fn address_of(kept: usize) -> usize {
+pub fn plain_code_address(kept: usize) -> usize {
     kept
 }
 
@@ -54,14 +54,13 @@ pub fn call_target(memory: impl Memory, address: usize) -> Option<usize> {
 }
 
 /// Returns true if the instruction before an address is a call.
-pub fn is_behind_call(memory: impl Memory, address: usize) -> bool {
+pub fn is_after_call(memory: impl Memory, address: usize) -> bool {
     const BEFORE: usize = 7;
     let mut bytes = [0; BEFORE];
     if memory.copy(address.wrapping_sub(BEFORE), &mut bytes) < BEFORE {
         return false;
     }
     // The instruction is an indirect call through a register or memory: FF, then 2 in the middle of the next byte.
-    let is_indirect =
-        |length: usize| bytes[BEFORE - length] == 0xff && bytes[BEFORE - length + 1] >> 3 & 7 == 2;
+    let is_indirect = |length: usize| bytes[BEFORE - length] == 0xff && bytes[BEFORE - length + 1] >> 3 & 7 == 2;
     bytes[BEFORE - 5] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(is_indirect)
 }

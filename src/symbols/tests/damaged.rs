@@ -35,10 +35,8 @@ fn is_limited(test: &str) -> bool {
 /// Builds a library with a function `plain`, and with this debugging information.
 fn assembled(directory: &Path, sections: &str, flags: &[&str]) -> (Library, HashMap<String, u64>) {
     let quoted = sections.lines().map(|line| format!("{:?}\n", line.to_owned() + "\n"));
-    let source = format!(
-        "int plain(int x) {{ return x + 1; }}\n__asm__({}\".text\\n\");\n",
-        quoted.collect::<String>()
-    );
+    let source =
+        format!("int plain(int x) {{ return x + 1; }}\n__asm__({}\".text\\n\");\n", quoted.collect::<String>());
     recorded(&library(directory, &source, flags))
 }
 
@@ -88,7 +86,7 @@ fn assert_named(test: &str, sections: &str, flags: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let (library, functions) = assembled(directory.path(), sections, flags);
     let mut symbols = symbols(directory.path());
-    let symbol = symbols.name(&library, functions["plain"] + 1).expect("a name");
+    let symbol = symbols.find_symbol(&library, functions["plain"] + 1).expect("a name");
     assert_eq!((&*symbol.function, symbol.lines.len()), ("plain", 0));
 }
 
@@ -166,11 +164,7 @@ fn a_program_of_lines_may_claim_any_number_of_files() {
 #[test]
 fn sections_may_be_compressed_to_nearly_nothing() {
     let all = sections("", (4, ""), &lines_with(NO_LINES, ".fill 50000000, 1, 0x4b"));
-    assert_named(
-        "sections_may_be_compressed_to_nearly_nothing",
-        &all,
-        &["-Wl,--compress-debug-sections=zlib"],
-    );
+    assert_named("sections_may_be_compressed_to_nearly_nothing", &all, &["-Wl,--compress-debug-sections=zlib"]);
 }
 
 /// Debugging information as compilers write it, with inlined functions. If it is damaged, its references can
@@ -220,12 +214,12 @@ fn damage(bytes: &mut Vec<u8>, part: &Range<usize>, random: &mut Random) {
 /// All names and lines of every place in a library: they are limited, whatever was damaged.
 fn look_at_all(directory: &Path, library: &Library, functions: &HashMap<String, u64>) -> Option<String> {
     let mut symbols = symbols(directory);
-    symbols.files.most = 1 << 20;
+    symbols.files.most_debug_bytes = 1 << 20;
     for place in functions["plain"]..functions["plain"] + 64 {
-        let Some(symbol) = symbols.name(library, place) else { continue };
+        let Some(symbol) = symbols.find_symbol(library, place) else { continue };
         assert!(symbol.lines.len() <= 32 && symbol.function.len() <= 64 << 10, "{symbol:?}");
     }
-    Some(symbols.name(library, functions["plain"] + 1)?.function)
+    Some(symbols.find_symbol(library, functions["plain"] + 1)?.function)
 }
 
 #[test]
@@ -265,8 +259,7 @@ fn damaged_files_do_no_harm_and_functions_keep_their_names() {
         };
         let mut parts: Vec<_> = file.sections().filter_map(of_section).collect();
         parts.retain(|(name, part)| {
-            !part.is_empty()
-                && (name.starts_with(".debug") || name.ends_with("tab") || name == ".gnu_debuglink")
+            !part.is_empty() && (name.starts_with(".debug") || name.ends_with("tab") || name == ".gnu_debuglink")
         });
         let is_debug = |name: &str| name.starts_with(".debug");
         assert!(parts.iter().filter(|(name, _)| is_debug(name)).count() >= 5, "{parts:?}");

@@ -112,10 +112,9 @@ fn returned_to(library: &Library, at: &HashMap<String, u64>) -> u64 {
 }
 
 fn lines_at(symbols: &mut Symbols, library: &Library, address: u64) -> Vec<Line> {
-    let lines = symbols.name(library, address).map(|symbol| symbol.lines).unwrap_or_default();
+    let lines = symbols.find_symbol(library, address).map(|symbol| symbol.lines).unwrap_or_default();
     let file = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let lines =
-        lines.into_iter().map(|line| (line.function.unwrap_or_default(), file(&line.file), line.line));
+    let lines = lines.into_iter().map(|line| (line.function.unwrap_or_default(), file(&line.file), line.line));
     // But for those of the standard library.
     lines.filter(|(_, file, _)| ["library.", "lines."].iter().any(|own| file.starts_with(own))).collect()
 }
@@ -181,7 +180,7 @@ fn oversized_sections_are_left_out_with_a_note() {
         let (library, at) = recorded(&library(directory.path(), IN_C, &flags));
         let address = returned_to(&library, &at);
         let mut symbols = symbols(directory.path());
-        symbols.files.most = 1;
+        symbols.files.most_debug_bytes = 1;
         assert_eq!(lines_at(&mut symbols, &library, address).is_empty(), is_left_out);
         let notes: Vec<_> = symbols.notes().map(|(_, why)| why).collect();
         let said = "of debugging information, more than is read: its lines are unknown";
@@ -306,7 +305,7 @@ fn information_beyond_the_memory_limit_is_read_again() {
     symbols.room = 1;
     let kept = |symbols: &Symbols| symbols.known.values().filter(|known| known.lines.is_some()).count();
     for by in 0..3 {
-        symbols.prepare([(&first, place + by), (&second, place + by)].into_iter());
+        symbols.read_libraries([(&first, place + by), (&second, place + by)].into_iter());
         for library in [&first, &second] {
             assert!(!lines_at(&mut symbols, library, place + by).is_empty());
             assert_eq!(kept(&symbols), 1, "the last one is kept");
@@ -347,7 +346,7 @@ fn lines_beyond_the_time_limit_are_left_out_with_a_note() {
     ] {
         let mut symbols = symbols(directory.path());
         symbols.left = left;
-        let symbol = symbols.name(&library, address).expect("its name takes no time");
+        let symbol = symbols.find_symbol(&library, address).expect("its name takes no time");
         assert_eq!((&*symbol.function, symbol.lines), ("outer", Vec::new()));
         assert_eq!(symbols.notes().collect::<Vec<_>>(), [(&*library.path, said)]);
     }
@@ -372,8 +371,5 @@ fn this_program_has_lines_of_rust() {
     symbols.files.older_than = SystemTime::now().checked_add(Duration::from_secs(1 << 20));
     let lines = lines_at(&mut symbols, &library, address);
     let (function, file, line) = lines.last().expect("a line");
-    assert!(
-        function.contains("this_program_has_lines_of_rust") && file == "lines.rs" && *line > 0,
-        "{lines:?}"
-    );
+    assert!(function.contains("this_program_has_lines_of_rust") && file == "lines.rs" && *line > 0, "{lines:?}");
 }

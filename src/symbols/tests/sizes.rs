@@ -40,10 +40,10 @@ fn tables_and_notes_that_claim_much_are_not_read() {
         let path = library(directory.path(), SOURCE, &[]);
         let (library, functions) = recorded(&path);
         let asked = functions["plain"] + 1;
-        assert_eq!(symbols(directory.path()).name(&library, asked).unwrap().function, "plain");
+        assert_eq!(symbols(directory.path()).find_symbol(&library, asked).unwrap().function, "plain");
         claim(&path, named, size);
         let mut symbols = symbols(directory.path());
-        assert_eq!(symbols.name(&library, asked), None, "{named}");
+        assert_eq!(symbols.find_symbol(&library, asked), None, "{named}");
         assert!(symbols.notes().count() > 0, "{named}");
     }
 }
@@ -56,8 +56,8 @@ fn debugging_information_counts_as_much_as_it_claims_to_have_in_the_file() {
     let asked = functions["plain"] + 1;
     claim(&path, ".debug_line", 40 << 20);
     let mut symbols = symbols(directory.path());
-    symbols.files.most = 16 << 20;
-    let symbol = symbols.name(&library, asked).unwrap();
+    symbols.files.most_debug_bytes = 16 << 20;
+    let symbol = symbols.find_symbol(&library, asked).unwrap();
     assert_eq!((&*symbol.function, symbol.lines.len()), ("plain", 0));
     let notes: Vec<_> = symbols.notes().map(|(_, why)| why.to_owned()).collect();
     assert!(notes[0].contains("40 MiB of debugging information, more than is read"), "{notes:?}");

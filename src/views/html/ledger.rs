@@ -3,19 +3,19 @@
 use cupeer_report::model::{Handle, State};
 use std::collections::HashMap;
 
-/// Largest number of rows.
-pub const MOST: usize = 2000;
+/// Number of handles above which similar handles share a row, and largest number of rows.
+pub const MOST_ROWS: usize = 2000;
 
 /// Rows of the handle table in the order of the report, the worst first.
-pub struct Ledger<'a> {
-    pub lines: Vec<Line<'a>>,
+pub struct HandleRows<'a> {
+    pub lines: Vec<HandleRow<'a>>,
     /// Number of handles that have no row.
     pub left_out: u64,
 }
 
 /// Row: a handle, and the number of similar handles, which have the same kind, size, exporter, openers, and
 /// state.
-pub struct Line<'a> {
+pub struct HandleRow<'a> {
     pub handle: &'a Handle,
     pub alike: u64,
     /// Last known time at which something happened to one of these handles.
@@ -24,23 +24,23 @@ pub struct Line<'a> {
 
 /// Key of a group of similar handles.
 #[derive(PartialEq, Eq, Hash)]
-struct Key<'a> {
+struct SimilarityKey<'a> {
     what: (&'a str, State, Option<u64>, bool),
     exporter: Option<&'a str>,
     opens: Vec<(&'a str, State)>,
     failed: Vec<&'a str>,
 }
 
-pub fn fold(handles: &[Handle]) -> Ledger<'_> {
-    if handles.len() <= MOST {
-        let lines = handles.iter().map(line).collect();
-        return Ledger { lines, left_out: 0 };
+pub fn group_handles(handles: &[Handle]) -> HandleRows<'_> {
+    if handles.len() <= MOST_ROWS {
+        let lines = handles.iter().map(new_row).collect();
+        return HandleRows { lines, left_out: 0 };
     }
-    let mut lines: Vec<Line> = Vec::new();
-    let mut known: HashMap<Key, usize> = HashMap::new();
+    let mut lines: Vec<HandleRow> = Vec::new();
+    let mut known: HashMap<SimilarityKey, usize> = HashMap::new();
     let mut left_out = 0;
     for handle in handles {
-        let key = Key {
+        let key = SimilarityKey {
             what: (handle.kind, handle.state, handle.bytes, handle.damaged_from.is_some()),
             exporter: handle.exporter.as_deref(),
             opens: handle.opens.iter().map(|open| (&*open.proc, open.state)).collect(),
@@ -50,23 +50,23 @@ pub fn fold(handles: &[Handle]) -> Ledger<'_> {
             Some(known) => {
                 let known = &mut lines[*known];
                 known.alike += 1;
-                known.last_ns = known.last_ns.max(last(handle));
+                known.last_ns = known.last_ns.max(last_time(handle));
             }
-            None if lines.len() < MOST => {
+            None if lines.len() < MOST_ROWS => {
                 known.insert(key, lines.len());
-                lines.push(line(handle));
+                lines.push(new_row(handle));
             }
             None => left_out += 1,
         }
     }
-    Ledger { lines, left_out }
+    HandleRows { lines, left_out }
 }
 
-fn line(handle: &Handle) -> Line<'_> {
-    Line { handle, alike: 0, last_ns: last(handle) }
+fn new_row(handle: &Handle) -> HandleRow<'_> {
+    HandleRow { handle, alike: 0, last_ns: last_time(handle) }
 }
 
-fn last(handle: &Handle) -> u64 {
+fn last_time(handle: &Handle) -> u64 {
     let ends = handle.opens.iter().flat_map(|open| [Some(open.opened_ns), open.closed_ns]);
     let ends = ends.chain([handle.exported_ns, handle.freed_ns]);
     ends.chain(handle.failed.iter().map(|failed| Some(failed.last_ns))).flatten().max().unwrap_or(0)

@@ -17,14 +17,14 @@ mod tables;
 mod timeline;
 mod wrong;
 
-use crate::form::{About, Cleaning, Form, Given};
-use crate::text::View;
+use crate::form::{Cleaning, FormInput, FormProperties, ReportForm};
+use crate::text::TextView;
 use anyhow::Result;
 use cupeer_record::Job;
 use cupeer_report::filter::Filter;
 use cupeer_report::model::Report;
-use cupeer_report::terminal::{Json, clean_lines};
-use cupeer_report::verdict::{Line, Verdict};
+use cupeer_report::terminal::{EscapingJsonWriter, clean_lines};
+use cupeer_report::verdict::{HeadlineLine, Verdict};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -32,7 +32,8 @@ use std::io::{self, Write};
 
 /// Content security policy: the page fetches nothing, and runs only its own scripts. Plot needs inline
 /// styles.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; script-src";
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; script-src";
 const STYLE: &str = include_str!("page.css");
 /// Drawing libraries. Their licenses must be distributed with them. `vendor/parts.json` names their sources.
 const VENDORED: [&str; 2] = [include_str!("vendor/d3.min.js"), include_str!("vendor/plot.min.js")];
@@ -60,47 +61,47 @@ const HASHES: [&str; 8] = [
 /// Form `html` of the report.
 pub struct HtmlForm;
 
-impl Form for HtmlForm {
-    fn about(&self) -> About {
-        let about = About::new("html", "One HTML file, which works offline");
-        About { needs_calls: true, cleaning: Cleaning::Own, ..about }
+impl ReportForm for HtmlForm {
+    fn properties(&self) -> FormProperties {
+        let about = FormProperties::new("html", "One HTML file, which works offline");
+        FormProperties { needs_calls: true, cleaning: Cleaning::Own, ..about }
     }
 
-    fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
-        let (job, filter, _) = given.calls()?;
+    fn render(&self, given: &mut FormInput, out: &mut dyn Write) -> Result<io::Result<()>> {
+        let (job, filter, _) = given.recording()?;
         let shown = given.options.shown;
-        Ok(out.write_all(document(job, filter, given.report()?, shown)?.as_bytes()))
+        Ok(out.write_all(render_page(job, filter, given.report()?, shown)?.as_bytes()))
     }
 }
 
 struct Page<'a> {
     report: &'a Report,
     verdict: &'a Verdict<'a>,
-    headline: Vec<Line<'a>>,
+    headline: Vec<HeadlineLine<'a>>,
     /// The text form with its default limits.
-    brief: View<'a>,
+    brief_view: TextView<'a>,
     /// Text form with all rows and frames.
-    whole: View<'a>,
-    ledger: ledger::Ledger<'a>,
+    whole_view: TextView<'a>,
+    ledger: ledger::HandleRows<'a>,
     /// Indexes of processes in the report.
-    places: HashMap<&'a str, usize>,
+    process_indexes: HashMap<&'a str, usize>,
 }
 
 /// Returns the page; `shown` is the argument of `cupeer report` for this recording.
-pub fn document(job: &Job, filter: &Filter, report: &Report, shown: &str) -> Result<String> {
+pub fn render_page(job: &Job, filter: &Filter, report: &Report, shown: &str) -> Result<String> {
     let (verdict, whole) = (Verdict::of(report, false), Verdict::of(report, true));
     let page = Page {
         report,
         verdict: &verdict,
         headline: verdict.headline(shown),
-        brief: View::wide(&verdict),
-        whole: View::wide(&whole),
-        ledger: ledger::fold(&report.handles),
-        places: report.processes.iter().map(|process| &*process.proc).zip(0..).collect(),
+        brief_view: TextView::without_wrapping(&verdict),
+        whole_view: TextView::without_wrapping(&whole),
+        ledger: ledger::group_handles(&report.handles),
+        process_indexes: report.processes.iter().map(|process| &*process.proc).zip(0..).collect(),
     };
-    let timeline = timeline::read(job, filter, report)?;
-    let data = script_data(&page.data(&timeline))?;
-    let body = clean_lines(&page.body(&timeline).into_string());
+    let timeline = timeline::read_timeline(job, filter, report)?;
+    let data = script_data(&page.collect_data(&timeline))?;
+    let body = clean_lines(&page.render_body(&timeline).into_string());
     let policy = HASHES.iter().fold(POLICY.to_owned(), |policy, hash| policy + " 'sha256-" + hash + "'");
     let document = html! {
         (DOCTYPE)
@@ -126,21 +127,21 @@ pub fn document(job: &Job, filter: &Filter, report: &Report, shown: &str) -> Res
 /// Returns a value as JSON for a script element. No text in it can end the script or begin a comment.
 fn script_data(value: &impl Serialize) -> Result<String> {
     let mut json = Vec::new();
-    serde_json::to_writer(Json(&mut json), value).map_err(io::Error::from)?;
+    serde_json::to_writer(EscapingJsonWriter(&mut json), value).map_err(io::Error::from)?;
     Ok(String::from_utf8(json)?.replace('<', "\\u003c"))
 }
 
 impl Page<'_> {
-    fn body(&self, timeline: &timeline::Timeline) -> Markup {
+    fn render_body(&self, timeline: &timeline::Timeline) -> Markup {
         let sections = [
             ("timeline", "Timeline", timeline_section(timeline)),
-            ("memory", "Memory", self.memory()),
-            ("record", "", self.record()),
-            ("processes", "Processes", self.processes()),
-            ("devices", "Devices", self.devices()),
-            ("handles", "Handles", self.handles()),
-            ("calls", "Calls", self.calls()),
-            ("more", "More", self.more()),
+            ("memory", "Memory", self.memory_section()),
+            ("record", "", self.recording_facts()),
+            ("processes", "Processes", self.process_section()),
+            ("devices", "Devices", self.device_section()),
+            ("handles", "Handles", self.handle_section()),
+            ("calls", "Calls", self.call_section()),
+            ("more", "More", self.rare_sections()),
         ];
         // Leave out sections without content.
         let sections: Vec<_> = sections.into_iter().filter(|(.., section)| !section.0.is_empty()).collect();
@@ -156,8 +157,8 @@ impl Page<'_> {
                 output #found for="search" {}
             }
             main #main tabindex="-1" {
-                (self.summary())
-                (self.wrong())
+                (self.summary_section())
+                (self.problem_section())
                 @for (id, _, section) in &sections { section id=(id) { (section) } }
             }
             footer {
@@ -171,9 +172,9 @@ impl Page<'_> {
 }
 
 /// Legend of a chart: classes of the style sheet, with their meanings.
-type Keys = [(&'static str, &'static str)];
+type LegendEntries = [(&'static str, &'static str)];
 
-const TIMELINE_KEYS: &Keys = &[
+const TIMELINE_KEYS: &LegendEntries = &[
     ("call", "call"),
     ("shape", "calls at that time"),
     ("failed", "failed"),
@@ -193,7 +194,7 @@ const TIMELINE_KEYS: &Keys = &[
     ("dead-row", "process that ended abnormally, or that others wait for"),
     ("wrong-row", "process that hangs, waits, or exited with an error"),
 ];
-const LIVES_KEYS: &Keys = &[
+const LIVES_KEYS: &LegendEntries = &[
     ("life", "exported"),
     ("begun", "export"),
     ("freed", "free"),
@@ -202,15 +203,15 @@ const LIVES_KEYS: &Keys = &[
     ("failed", "with a problem"),
     ("death", "failed to open"),
 ];
-const PAIRS_KEYS: &Keys = &[
+const PAIRS_KEYS: &LegendEntries = &[
     ("enabled", "enabled"),
     ("call", "opened over IPC"),
     ("shape", "can access, or asked"),
     ("cannot", "cannot access"),
     ("failed", "failed"),
 ];
-const OPENINGS_KEYS: &Keys = &[("call", "opened and closed"), ("hang", "still open"), ("failed", "failed")];
-const LINKS_KEYS: &Keys = &[
+const OPENINGS_KEYS: &LegendEntries = &[("call", "opened and closed"), ("hang", "still open"), ("failed", "failed")];
+const LINKS_KEYS: &LegendEntries = &[
     ("enabled", "enabled"),
     ("call", "opened over IPC"),
     ("failed", "failed, or a process that ended abnormally or that others wait for"),
@@ -219,12 +220,12 @@ const LINKS_KEYS: &Keys = &[
     ("shape", "other process"),
 ];
 
-fn legend(keys: &Keys) -> Markup {
+fn legend(keys: &LegendEntries) -> Markup {
     html! { span.legend { @for (class, words) in keys { span class={ "key " (class) } { (words) } } } }
 }
 
 /// Reserves the place for a chart that a script draws, with a description for screen readers.
-fn picture(id: &str, label: &str) -> Markup {
+fn chart_placeholder(id: &str, label: &str) -> Markup {
     html! { div.picture id=(id) role="img" aria-label=(label) {} }
 }
 
@@ -273,8 +274,7 @@ mod tests {
     #[test]
     fn vendored_parts_are_listed_with_their_licenses() {
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/html/vendor"));
-        let read =
-            |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         let list: Vec<HashMap<String, String>> = serde_json::from_str(&read("parts.json")).unwrap();
         let mut names = BTreeSet::from(["README.md".to_owned(), "parts.json".to_owned()]);
         for part in &list {
@@ -343,8 +343,7 @@ mod tests {
         for (drawn, keys, more) in all {
             let in_style = |class: &str| {
                 let begin = format!(".key.{class}::before");
-                let line =
-                    STYLE.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("{begin}"));
+                let line = STYLE.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("{begin}"));
                 line.split("var(--").nth(1).unwrap().split(')').next().unwrap()
             };
             let told: BTreeSet<&str> = keys.iter().map(|(class, _)| in_style(class)).collect();

@@ -13,33 +13,33 @@ pub struct Cell {
 }
 
 /// Returns a cell with text.
-pub fn text(text: impl AsRef<str>) -> Cell {
+pub fn text_cell(text: impl AsRef<str>) -> Cell {
     Cell { shown: html! { (text.as_ref()) }, order: None }
 }
 
 /// Returns a cell with markup.
-pub fn markup(shown: Markup) -> Cell {
+pub fn markup_cell(shown: Markup) -> Cell {
     Cell { shown, order: None }
 }
 
 /// Returns a cell with a count.
-pub fn count(value: u64) -> Cell {
-    ordered(number(value), value)
+pub fn count_cell(value: u64) -> Cell {
+    sorted_cell(number(value), value)
 }
 
 /// Returns a cell with text that is sorted by a number.
-pub fn ordered(shown: impl AsRef<str>, order: u64) -> Cell {
+pub fn sorted_cell(shown: impl AsRef<str>, order: u64) -> Cell {
     Cell { shown: html! { (shown.as_ref()) }, order: Some(order) }
 }
 
 /// Returns a cell with the text for a value, sorted by the value; an empty cell for a missing value.
-pub fn known(value: Option<u64>, shown: impl Fn(u64) -> String) -> Cell {
-    value.map_or_else(none, |value| ordered(shown(value), value))
+pub fn optional_cell(value: Option<u64>, shown: impl Fn(u64) -> String) -> Cell {
+    value.map_or_else(empty_cell, |value| sorted_cell(shown(value), value))
 }
 
 /// Returns an empty cell for a missing value.
-pub fn none() -> Cell {
-    text("-")
+pub fn empty_cell() -> Cell {
+    text_cell("-")
 }
 
 /// Table row: its id, a style class for its severity, and its cells.
@@ -79,7 +79,7 @@ impl<'a> Table<'a> {
         Table { id, label, columns, rows: rows.collect(), more }
     }
 
-    pub fn show(&self) -> Markup {
+    pub fn render(&self) -> Markup {
         let name = |column: &str| column.trim_start_matches('#').to_owned();
         let is_number = |column: &str| column.starts_with('#').then_some("number");
         let class = |column: &str, cell: &Cell| {

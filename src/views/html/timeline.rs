@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result};
 use cupeer_record::{Call, Clock, Job, Outcome, Process};
-use cupeer_report::expected::{self, Question, Standing};
+use cupeer_report::expected::{self, Expectation, ProbeQuery};
 use cupeer_report::filter::Filter;
 use cupeer_report::judged::is_runtime;
 use cupeer_report::model::Report;
@@ -40,30 +40,30 @@ pub struct Timeline {
     /// Names of the functions of the calls that are kept one by one.
     functions: Vec<String>,
     /// Rows in the order of the report's processes.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TimelineRow>,
     /// Number of calls in the rows.
     pub calls: u64,
-    /// Number of these calls that are kept one by one.
+    /// Number of the calls in the rows that are kept one by one.
     pub single: u64,
 }
 
 /// Calls of one process.
 #[derive(Serialize, Default)]
-pub struct Row {
+pub struct TimelineRow {
     /// Last time at which the recording shows the process, in nanoseconds since the start of the recording.
     pub until_ns: u64,
     /// Number of calls that began in each bin.
-    calls: Runs,
+    calls: BinCounts,
     /// Number of failed calls, except expected failures.
-    failed: Runs,
-    longest: Vec<Single>,
+    failed: BinCounts,
+    longest: Vec<KeptCall>,
 }
 
 /// Counts by bin. JSON has only runs of bins that are not empty: `[first, count, count, ...]` for each run.
 #[derive(Default)]
-struct Runs(Vec<u32>);
+struct BinCounts(Vec<u32>);
 
-impl Serialize for Runs {
+impl Serialize for BinCounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut runs: Vec<Vec<u32>> = Vec::new();
         let mut is_empty = true;
@@ -83,10 +83,10 @@ impl Serialize for Runs {
 /// Call that is kept by itself: its duration, its start, its function, and 1 if it failed unexpectedly. JSON
 /// has the fields in this order.
 #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
-struct Single(u64, u64, usize, u8);
+struct KeptCall(u64, u64, usize, u8);
 
 /// Reads the record for the processes of its report.
-pub fn read(job: &Job, filter: &Filter, report: &Report) -> Result<Timeline> {
+pub fn read_timeline(job: &Job, filter: &Filter, report: &Report) -> Result<Timeline> {
     let began = report.record.began_ns;
     let lasted = report.record.ended_ns.saturating_sub(began).max(1);
     let processes = report.processes.len().max(1);
@@ -105,7 +105,7 @@ pub fn read(job: &Job, filter: &Filter, report: &Report) -> Result<Timeline> {
     let mut rows = Vec::new();
     let (mut calls, mut single) = (0, 0);
     for process in &report.processes {
-        let row = by_proc.get(&*process.proc).map(|found| reading.process(found, job.clock(found)));
+        let row = by_proc.get(&*process.proc).map(|found| reading.read_process(found, job.clock(found)));
         let row = row.transpose()?.unwrap_or_default();
         calls += row.calls.0.iter().map(|count| u64::from(*count)).sum::<u64>();
         single += row.longest.len() as u64;
@@ -119,7 +119,7 @@ pub fn read(job: &Job, filter: &Filter, report: &Report) -> Result<Timeline> {
 }
 
 /// Returns true if a call failed in a way in which calls of working programs do not fail.
-fn has_failed(call: &Call) -> bool {
+fn has_failed_unusually(call: &Call) -> bool {
     let is_unusual = |result| call.injected || !is_usual(call.function, result);
     matches!(call.outcome, Outcome::Returned(result) if result != 0 && is_unusual(result))
 }
@@ -136,21 +136,21 @@ struct TimelineReader<'a> {
 }
 
 /// State of reading the events of one process.
-struct Read<'a> {
+struct ProcessReading<'a> {
     process: &'a Process,
     clock: Clock,
-    row: Row,
-    longest: BinaryHeap<Reverse<Single>>,
+    row: TimelineRow,
+    longest: BinaryHeap<Reverse<KeptCall>>,
     /// Failures that are expected if the thread makes the follow-up call of the probe. Otherwise, they count
     /// as failed.
-    waiting: HashMap<Question, Vec<Shown<'a>>>,
+    waiting: HashMap<ProbeQuery, Vec<ShownCall<'a>>>,
     /// Number of failures in `waiting`, including those that were resolved.
     waited: usize,
 }
 
 /// Facts about a call to show: its function, its time, its duration, the time of its last repetition, and the
 /// number of repetitions.
-struct Shown<'a> {
+struct ShownCall<'a> {
     name: &'a str,
     at: u64,
     took: u64,
@@ -159,30 +159,30 @@ struct Shown<'a> {
 }
 
 impl TimelineReader<'_> {
-    fn process(&mut self, process: &Process, clock: Clock) -> Result<Row> {
-        let empty = || Runs(vec![0; self.bins]);
-        let row = Row { calls: empty(), failed: empty(), ..Row::default() };
+    fn read_process(&mut self, process: &Process, clock: Clock) -> Result<TimelineRow> {
+        let empty = || BinCounts(vec![0; self.bins]);
+        let row = TimelineRow { calls: empty(), failed: empty(), ..TimelineRow::default() };
         let (longest, waiting) = (BinaryHeap::new(), HashMap::new());
-        let mut read = Read { process, clock, row, longest, waiting, waited: 0 };
+        let mut read = ProcessReading { process, clock, row, longest, waiting, waited: 0 };
         let mut pending = PendingCalls::default();
         let ends = self.filter.until().is_some();
         let events = process.events();
         for event in events.with_context(|| format!("failed to read {}", process.path.display()))? {
-            if ends && !self.filter.is_past(read.clock.realtime(event.start())) {
+            if ends && !self.filter.is_before_end(read.clock.realtime(event.start())) {
                 continue;
             }
-            if let Some(call) = pending.completed(&event) {
-                self.returned(&call, &mut read);
+            if let Some(call) = pending.take_completed(&event) {
+                self.add_returned(&call, &mut read);
             }
         }
-        for call in pending.rest() {
-            let shown = self.shown(&call, &read);
-            self.add(shown, false, &mut read);
+        for call in pending.into_unfinished() {
+            let shown = self.call_to_show(&call, &read);
+            self.add_call(shown, false, &mut read);
         }
         for shown in mem::take(&mut read.waiting).into_values().flatten() {
-            self.add(Some(shown), true, &mut read);
+            self.add_call(Some(shown), true, &mut read);
         }
-        let Read { mut row, longest, clock, .. } = read;
+        let ProcessReading { mut row, longest, clock, .. } = read;
         let last = clock.realtime(process.header.last.ticks);
         let last = self.filter.until().map_or(last, |until| last.min(until));
         row.until_ns = row.until_ns.max(last.saturating_sub(self.began));
@@ -192,51 +192,60 @@ impl TimelineReader<'_> {
     }
 
     /// Adds a call that returned, and finds out whether it failed unexpectedly.
-    fn returned<'a>(&mut self, call: &Call, read: &mut Read<'a>) {
-        let mut standing = Standing::Unexpected;
+    fn add_returned<'a>(&mut self, call: &Call, read: &mut ProcessReading<'a>) {
+        let mut standing = Expectation::Unexpected;
         if let Some(function) = call.function {
             if !read.waiting.is_empty()
-                && let Some(question) = expected::answered(function, call)
+                && let Some(question) = expected::query_answered_by(function, call)
             {
                 for shown in read.waiting.remove(&question).into_iter().flatten() {
-                    self.add(Some(shown), false, read);
+                    self.add_call(Some(shown), false, read);
                 }
             }
             if !(self.has_damaged && function.spec().opens().is_some()) {
-                standing = Standing::of(read.process, function, call);
+                standing = Expectation::of(read.process, function, call);
             }
         }
-        let shown = self.shown(call, read);
+        let shown = self.call_to_show(call, read);
         let has_failed = match standing {
-            Standing::Unexpected => has_failed(call),
-            Standing::Expected(_) => false,
-            Standing::Open(_, question) if read.waited < MOST_WAITING => {
+            Expectation::Unexpected => has_failed_unusually(call),
+            Expectation::Expected(_) => false,
+            Expectation::Undecided(_, question) if read.waited < MOST_WAITING => {
                 read.waited += usize::from(shown.is_some());
                 return read.waiting.entry(question).or_default().extend(shown);
             }
-            Standing::Open(..) => true,
+            Expectation::Undecided(..) => true,
         };
-        self.add(shown, has_failed, read);
+        self.add_call(shown, has_failed, read);
     }
 
     /// Returns the facts about a call to show if the filter selects it.
-    fn shown<'a>(&self, call: &Call, Read { process, clock, .. }: &Read<'a>) -> Option<Shown<'a>> {
+    fn call_to_show<'a>(
+        &self,
+        call: &Call,
+        ProcessReading { process, clock, .. }: &ProcessReading<'a>,
+    ) -> Option<ShownCall<'a>> {
         let begun = clock.realtime(call.start);
         // The driver calls that a runtime call makes show its work.
-        if is_runtime(call.function) || !self.filter.call(call, begun) {
+        if is_runtime(call.function) || !self.filter.has_call(call, begun) {
             return None;
         }
-        Some(Shown {
+        Some(ShownCall {
             name: process.function_name(call.number),
             at: begun.saturating_sub(self.began),
             took: clock.between(call.start, call.end),
             until: clock.realtime(call.last_end()).saturating_sub(self.began),
-            times: call.times(),
+            times: call.call_count(),
         })
     }
 
-    fn add(&mut self, shown: Option<Shown>, has_failed: bool, Read { row, longest, .. }: &mut Read) {
-        let Some(Shown { name, at, took, until, times }) = shown else { return };
+    fn add_call(
+        &mut self,
+        shown: Option<ShownCall>,
+        has_failed: bool,
+        ProcessReading { row, longest, .. }: &mut ProcessReading,
+    ) {
+        let Some(ShownCall { name, at, took, until, times }) = shown else { return };
         let bin = ((at / self.width_ns) as usize).min(self.bins - 1);
         row.calls.0[bin] = row.calls.0[bin].saturating_add(1);
         row.failed.0[bin] = row.failed.0[bin].saturating_add(u32::from(has_failed));
@@ -261,7 +270,7 @@ impl TimelineReader<'_> {
             Some(known) => *known,
             None => *self.functions.entry(name.to_owned()).or_insert(next),
         };
-        longest.push(Reverse(Single(took, at, function, has_failed.into())));
+        longest.push(Reverse(KeptCall(took, at, function, has_failed.into())));
         if longest.len() > self.most {
             longest.pop();
         }
@@ -274,7 +283,7 @@ mod tests {
 
     #[test]
     fn empty_bins_are_left_out() {
-        let json = |counts: &[u32]| serde_json::to_string(&Runs(counts.to_vec())).unwrap();
+        let json = |counts: &[u32]| serde_json::to_string(&BinCounts(counts.to_vec())).unwrap();
         assert_eq!(json(&[0, 0, 0]), "[]");
         assert_eq!(json(&[1, 2, 0, 0, 3]), "[[0,1,2],[4,3]]");
     }

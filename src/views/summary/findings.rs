@@ -1,42 +1,42 @@
 //! The findings of a run: one line per kind, over all ranks.
 
-use super::{Line, MOST_LINES};
+use super::{MOST_LINES, SummaryLine};
 use cupeer_report::model::{Finding, Object, Place, Process, Report};
 use cupeer_report::names::{clean, counted};
-use cupeer_report::style::Mark;
-use cupeer_report::verdict::{Alike, Verdict, clue, times};
-use cupeer_rules::{Found, Rule, Severity, label};
+use cupeer_report::style::Emphasis;
+use cupeer_report::verdict::{FindingGroup, Verdict, clue, times};
+use cupeer_rules::{Found, Rule, Severity, object_label};
 
 /// Largest number of other sites that are listed per finding.
 const MOST_SITES: usize = 3;
 const MOST_CLUES: usize = 3;
 
-/// Returns the lines about each kind of finding, and the number of kinds, without costs. Adds hints, because
-/// lines that the run printed itself have none.
-pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
-    let (report, mut groups) = (verdict.report, verdict.alike());
+/// Returns the lines about the first kinds of findings, and the number of all kinds, without notes about costs.
+/// Adds hints, which the lines that the run printed itself lack.
+pub fn finding_lines(verdict: &Verdict) -> (Vec<SummaryLine>, usize) {
+    let (report, mut groups) = (verdict.report, verdict.main_finding_groups());
     let kinds = groups.len();
-    groups.extend(verdict.wasted());
-    let mut levels = report.processes.iter().filter_map(Process::checked);
+    groups.extend(verdict.cost_note_groups());
+    let mut levels = report.processes.iter().filter_map(Process::check_level);
     let is_hint_due = levels.any(|level| level.is_brief);
-    let mut lines = |group: &Alike| {
-        let (first, count, who) = (group.first(), times(group.count()), group.who(verdict));
+    let mut lines = |group: &FindingGroup| {
+        let (first, count, who) = (group.first_finding(), times(group.call_count()), group.name_ranks(verdict));
         let (severity, rule, function) = (first.severity, clean(&first.rule), clean(&first.function));
-        let mark = Mark::of_severity(severity);
+        let mark = Emphasis::of_severity(severity);
         // For other rules, libcupeer.so printed the fix when it found the mistake.
         let is_new = Rule::of(&first.rule).is_some_and(|rule| rule.spec().found == Found::InRecordings);
-        let is_hint_due = (is_hint_due || is_new && mark != Mark::Note) && !first.hint.is_empty();
-        let message = Some(format!("    {}", clean(&group.message())));
+        let is_hint_due = (is_hint_due || is_new && mark != Emphasis::Note) && !first.hint.is_empty();
+        let message = Some(format!("    {}", clean(&group.message_with_confidence())));
         let at = first.caller.line();
         // Show all lines only for the first group; otherwise, the summary would be longer than the report.
-        let is_first = groups.first().is_some_and(|group| std::ptr::eq(group.first(), first));
-        let code = report.source_line(&first.caller).filter(|_| is_first);
+        let is_first = groups.first().is_some_and(|group| std::ptr::eq(group.first_finding(), first));
+        let code = report.quoted_source_line(&first.caller).filter(|_| is_first);
         // Places at which the object was created, freed, or closed.
         let mut others: Vec<String> = Vec::new();
         for object in &first.objects {
-            let line = object.place().and_then(Place::line);
+            let line = object.call_place().and_then(Place::line);
             let (word, elsewhere) =
-                (label(Rule::of(&first.rule), object.role), elsewhere(report, first, object));
+                (object_label(Rule::of(&first.rule), object.role), format_other_process(report, first, object));
             // The place of the call itself is already shown.
             let line = line.filter(|line| !elsewhere.is_empty() || at.as_ref() != Some(line));
             let line = line.map(|line| format!("    {word}{elsewhere} at {}", clean(&line)));
@@ -49,24 +49,27 @@ pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
             .chain(code.map(|line| format!("    {}", clean(&line))))
             .chain(others)
             .chain(hint)
-            .map(|text| Line { matters: mark != Mark::Note, ..text.into() });
-        [Line::bad(mark, format!("  {severity} {rule}: {function}, {count} in {who}{}", verdict.root(first)))]
-            .into_iter()
-            .chain(more)
-            .collect::<Vec<Line>>()
+            .map(|text| SummaryLine { is_about_problem: mark != Emphasis::Note, ..text.into() });
+        [SummaryLine::about_problem(
+            mark,
+            format!("  {severity} {rule}: {function}, {count} in {who}{}", verdict.format_root(first)),
+        )]
+        .into_iter()
+        .chain(more)
+        .collect::<Vec<SummaryLine>>()
     };
     (groups.iter().take(MOST_LINES).flat_map(&mut lines).collect(), kinds)
 }
 
 /// Returns the first few unusual facts if nothing explains why processes failed.
-pub fn clues(report: &Report) -> Vec<Line> {
+pub fn clue_lines(report: &Report) -> Vec<SummaryLine> {
     let all = report.clues.iter().take(MOST_CLUES);
     all.map(|one| format!("  {}", clue(one, Place::line)).into()).collect()
 }
 
 /// Names the process of an object if it is not the process of the finding: ` in rank 3` or ` in process 17`.
 /// Compares more than pids, because processes of two pid namespaces can have the same pid.
-fn elsewhere(report: &Report, finding: &Finding, object: &Object) -> String {
+fn format_other_process(report: &Report, finding: &Finding, object: &Object) -> String {
     let has_its_pid = |process: &Process| process.proc == finding.proc && process.pid == object.pid;
     match (object.rank, object.pid) {
         _ if object.proc.as_ref() == Some(&finding.proc) => String::new(),
@@ -78,9 +81,9 @@ fn elsewhere(report: &Report, finding: &Finding, object: &Object) -> String {
 }
 
 /// Returns the number of notes, if the run checked rules and did not print them.
-pub fn notes(verdict: &Verdict) -> Option<String> {
-    let mut levels = verdict.report.processes.iter().filter_map(Process::checked);
-    let notes = verdict.noted.iter().map(|finding| finding.count).sum();
+pub fn note_count_line(verdict: &Verdict) -> Option<String> {
+    let mut levels = verdict.report.processes.iter().filter_map(Process::check_level);
+    let notes = verdict.other_findings.iter().map(|finding| finding.count).sum();
     let are_hidden = levels.any(|level| !level.is_brief && level.severity != Severity::Note);
     let text = || format!("  {}; --check=notes or the report shows them", counted(notes, "note"));
     (are_hidden && notes > 0).then(text)
@@ -104,7 +107,7 @@ mod tests {
 
     fn lines_of(level: &str, acts: &[Act], confidence: Confidence) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
-        writer::job(folder.path()).unwrap();
+        writer::write_job_file(folder.path()).unwrap();
         for (i, (rank, function, rule, severity, message)) in (0..).zip(acts) {
             let about = About { pid: 1000 + i, ..About::default() };
             let mut writer = Writer::create(folder.path(), about).unwrap();
@@ -136,18 +139,10 @@ mod tests {
     #[test]
     fn a_kind_is_one_line_over_all_ranks_and_places() {
         let acts: Vec<Act> = (0..8)
-            .map(|rank| {
-                (Some(rank), cuIpcOpenMemHandle_v2, "ipc-flags", Severity::Error, "Flags is 0; so it is")
-            })
+            .map(|rank| (Some(rank), cuIpcOpenMemHandle_v2, "ipc-flags", Severity::Error, "Flags is 0; so it is"))
             .chain([
                 (None, cuIpcCloseMemHandle, "ipc-closed-twice", Severity::Warning, "closed\x1b[2J twice"),
-                (
-                    Some(8),
-                    cuIpcCloseMemHandle,
-                    "call-failed",
-                    Severity::Note,
-                    "it failed; most likely that; or this",
-                ),
+                (Some(8), cuIpcCloseMemHandle, "call-failed", Severity::Note, "it failed; most likely that; or this"),
                 (Some(9), cuIpcGetMemHandle, "ipc-offset-not-added", Severity::Note, "perhaps"),
             ])
             .collect();

@@ -3,11 +3,11 @@ use cupeer_record::Outcome;
 use cupeer_record::writer::{self, About, Writer};
 use cupeer_spec::function::FnId::{self, *};
 use cupeer_spec::record::Header;
-use cupeer_spec::record::end::{End, Span};
+use cupeer_spec::record::end::{EndSpan, RecordedEnd};
 
 fn record(ring: Option<u32>, fill: impl FnOnce(&mut Writer, u32)) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
-    writer::job(folder.path()).unwrap();
+    writer::write_job_file(folder.path()).unwrap();
     let mut writer = Writer::create(folder.path(), About { ring, ..About::default() }).unwrap();
     let stream = writer.stream(1000).unwrap();
     fill(&mut writer, stream);
@@ -73,8 +73,7 @@ fn releases_after_driver_shutdown_have_not_failed() {
         }
         fail(writer, stream, cuIpcCloseMemHandle, 60, 1);
     });
-    let failed: Vec<&str> =
-        lines.iter().filter(|line| line.contains(" call")).map(|line| line.trim()).collect();
+    let failed: Vec<&str> = lines.iter().filter(|line| line.contains(" call")).map(|line| line.trim()).collect();
     let wanted = [
         "1 process, 5 recorded calls, 2 failed, 3 expected failures (results that programs ask for); 'cupeer report DIR' shows them",
         "cuIpcCloseMemHandle, 2 calls: 1 INVALID_VALUE",
@@ -86,15 +85,15 @@ fn releases_after_driver_shutdown_have_not_failed() {
 #[test]
 fn killed_processes_are_in_the_order_of_their_ends_and_not_of_their_last_calls() {
     let folder = tempfile::tempdir().unwrap();
-    writer::job(folder.path()).unwrap();
+    writer::write_job_file(folder.path()).unwrap();
     for (pid, at, ended) in [(1000, 10, 900), (1001, 500, 600)] {
         let mut writer = Writer::create(folder.path(), About { pid, ..About::default() }).unwrap();
         let stream = writer.stream(pid).unwrap();
         writer.call(stream, &writer::call(cuCtxEnablePeerAccess, at, at + 5)).unwrap();
         let kill = |header: &mut Header| {
-            (header.end, header.ended) = (End::Signal(9).word(), Span::at(ended));
+            (header.end, header.ended) = (RecordedEnd::Signal(9).to_word(), EndSpan::at(ended));
         };
-        writer.header(kill).unwrap();
+        writer.change_header(kill).unwrap();
         writer.finish().unwrap();
     }
     let lines = lines(folder.path(), "DIR");
@@ -104,14 +103,17 @@ fn killed_processes_are_in_the_order_of_their_ends_and_not_of_their_last_calls()
 
 #[test]
 fn problems_are_styled_and_counts_are_not() {
-    let of = |mark: Option<Mark>, text: &str| {
-        Line { text: text.into(), mark, matters: true }.marked(Style::Colored)
+    let of = |mark: Option<Emphasis>, text: &str| {
+        SummaryLine { text: text.into(), emphasis: mark, is_about_problem: true }.format_highlighted(Style::Colored)
     };
-    let finding = of(Some(Mark::Warning), "  warning x: a warning");
+    let finding = of(Some(Emphasis::Warning), "  warning x: a warning");
     assert_eq!(finding, "  \x1b[33mwarning\x1b[0m x: a warning");
-    assert_eq!(of(Some(Mark::Error), "process 1 died"), "\x1b[31mprocess 1 died\x1b[0m");
+    assert_eq!(of(Some(Emphasis::Error), "process 1 died"), "\x1b[31mprocess 1 died\x1b[0m");
     assert_eq!(of(None, "2 processes"), "2 processes");
-    assert!(!Line::bad(Mark::Note, String::new()).matters && Line::bad(Mark::Warning, String::new()).matters);
+    assert!(
+        !SummaryLine::about_problem(Emphasis::Note, String::new()).is_about_problem
+            && SummaryLine::about_problem(Emphasis::Warning, String::new()).is_about_problem
+    );
 }
 
 #[test]

@@ -3,33 +3,33 @@
 //!
 //! A cell has two letters. The table of pairs, which follows, has the details.
 
-use super::View;
+use super::TextView;
 use crate::pairs;
 use cupeer_report::model::{Peer, Uuid};
 use std::collections::BTreeSet;
 
 /// Smallest number of devices for which there is a matrix. For fewer, the table shows everything.
-const FEWEST: usize = 3;
+const FEWEST_DEVICES: usize = 3;
 /// Title of the matrix, with the legend.
 pub const TITLE: &str = "Access between devices (e enabled, y can, n cannot; o opened over IPC, ! failed)";
 /// Width of a cell in characters.
 const CELL: usize = 4;
 
-impl View<'_> {
+impl TextView<'_> {
     /// Returns the matrix; empty if there are too few devices, or if it is too wide for the terminal.
     pub fn matrix(&self) -> String {
-        let pairs = pairs::known_pairs(self.report);
+        let pairs = pairs::accesses_by_known_pair(self.report);
         let is_named = |uuid: &Uuid| pairs.keys().any(|(from, to)| from == uuid || to == uuid);
         let devices: Vec<Uuid> =
-            pairs::devices(self.report, pairs.keys()).into_iter().filter(is_named).collect();
+            pairs::devices_of_pairs(self.report, pairs.keys()).into_iter().filter(is_named).collect();
         let names = devices.iter().map(|uuid| self.names.device(Some(*uuid)));
-        let numbers = self.numbers(&devices);
+        let numbers = self.distinct_numbers(&devices);
         let (heads, labels): (Vec<String>, Vec<String>) = match numbers {
             Some(numbers) => (numbers.iter().map(u32::to_string).collect(), names.collect()),
             None => names.enumerate().map(|(i, name)| (i.to_string(), format!("{i} {name}"))).unzip(),
         };
         let label = labels.iter().map(String::len).max().unwrap_or(0);
-        if devices.len() < FEWEST || label + CELL * devices.len() > self.width {
+        if devices.len() < FEWEST_DEVICES || label + CELL * devices.len() > self.width {
             return String::new();
         }
         let mut text = self.title(TITLE);
@@ -39,7 +39,7 @@ impl View<'_> {
             let cells: String = devices
                 .iter()
                 .map(|to| match pairs.get(&(*from, *to)) {
-                    Some(peers) => format!("{:>CELL$}", cell(peers)),
+                    Some(peers) => format!("{:>CELL$}", format_cell(peers)),
                     None => format!("{:>CELL$}", if from == to { "" } else { "." }),
                 })
                 .collect();
@@ -50,7 +50,7 @@ impl View<'_> {
     }
 
     /// Returns the numbers of the devices; `None` if a device has no number, or if two have the same.
-    fn numbers(&self, devices: &[Uuid]) -> Option<Vec<u32>> {
+    fn distinct_numbers(&self, devices: &[Uuid]) -> Option<Vec<u32>> {
         let number = |uuid: &Uuid| self.report.devices.iter().find(|device| device.uuid == *uuid)?.number;
         let numbers: Vec<u32> = devices.iter().map(number).collect::<Option<_>>()?;
         let distinct: BTreeSet<&u32> = numbers.iter().collect();
@@ -59,7 +59,7 @@ impl View<'_> {
 }
 
 /// Formats a cell: the accesses of all processes from one device to another, such as `eo!`.
-pub fn cell(peers: &[&Peer]) -> String {
+pub fn format_cell(peers: &[&Peer]) -> String {
     let any = |what: fn(&Peer) -> bool| peers.iter().any(|peer| what(peer));
     let mut cell = String::new();
     if any(|peer| peer.enabled) {

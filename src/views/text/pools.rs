@@ -1,31 +1,30 @@
 //! Memory pools: a row for each process that has one.
 
-use super::View;
+use super::TextView;
 use crate::table::Table;
 use cupeer_report::model::Pool;
 use cupeer_report::moments::number;
 
-impl View<'_> {
+impl TextView<'_> {
     pub fn pools(&self) -> String {
-        let head =
-            ["PROCESS", "DEVICE", "FROM", "HANDLE TYPES", "IMPORTED BY", "POINTERS", "ACCESS", "STATE"];
-        let table = Table::new(&head, 8, 10).with_numbers(&[5]).or_below();
-        self.rows("Memory pools", table, &self.report.pools, |pool| {
+        let head = ["PROCESS", "DEVICE", "FROM", "HANDLE TYPES", "IMPORTED BY", "POINTERS", "ACCESS", "STATE"];
+        let table = Table::new(&head, 8, 10).with_numbers(&[5]).with_last_below();
+        self.table_section("Memory pools", table, &self.report.pools, |pool| {
             let access = pool.access.iter().map(|access| self.names.device(Some(access.device)));
             [
                 self.names.process(&pool.proc),
-                self.place(pool.location, pool.device),
-                self.source(pool),
-                types(pool),
-                self.named(&pool.importers),
+                self.format_location(pool.location, pool.device),
+                self.format_source(pool),
+                format_handle_types(pool),
+                self.format_process_list(&pool.importers),
                 if pool.origin == "imported" { number(pool.pointers_imported) } else { String::new() },
-                listed(access.collect()),
-                state(pool).into(),
+                join_or_dash(access.collect()),
+                pool_state(pool).into(),
             ]
         })
     }
 
-    fn source(&self, pool: &Pool) -> String {
+    fn format_source(&self, pool: &Pool) -> String {
         match (pool.origin, &pool.owner) {
             ("imported", Some(owner)) => self.names.process(owner),
             ("imported", None) => "unknown".into(),
@@ -34,16 +33,16 @@ impl View<'_> {
     }
 }
 
-fn types(pool: &Pool) -> String {
+fn format_handle_types(pool: &Pool) -> String {
     let short = |name: &&str| name.strip_prefix("CU_MEM_HANDLE_TYPE_").unwrap_or(name).to_owned();
-    listed(pool.handle_types.iter().map(short).collect())
+    join_or_dash(pool.handle_types.iter().map(short).collect())
 }
 
-fn listed(names: Vec<String>) -> String {
+fn join_or_dash(names: Vec<String>) -> String {
     if names.is_empty() { "-".into() } else { names.join(", ") }
 }
 
-fn state(pool: &Pool) -> &'static str {
+fn pool_state(pool: &Pool) -> &'static str {
     match (pool.destroyed_ns, pool.left, pool.pointers) {
         (Some(_), ..) => "destroyed",
         (None, true, 0) => "left",

@@ -1,8 +1,8 @@
 //! The table of processes, in which similar processes share a row, and the variables below it.
 
-use super::View;
+use super::TextView;
 use crate::table::Table;
-use cupeer_report::endings::ending;
+use cupeer_report::endings::format_end_short;
 use cupeer_report::model::Process;
 use cupeer_report::moments::number;
 use cupeer_report::names::{clean, ranks};
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Prefixes of the environment variables that are listed below the processes.
-const TOLD: [&str; 2] = ["NCCL_P2P_", "NCCL_CUMEM_"];
-/// Largest number of processes that each have a row, even if they are similar.
+const SHOWN_VARIABLES: [&str; 2] = ["NCCL_P2P_", "NCCL_CUMEM_"];
+/// Number of processes up to which each has a row of its own, even if they are similar.
 const FEW: usize = 8;
 /// Number of similar ranks from which they share a row.
 const MANY: usize = 3;
 
-impl View<'_> {
+impl TextView<'_> {
     pub fn processes(&self) -> String {
         let has_hosts = self.report.record.hosts.len() > 1;
         let pid = if has_hosts { "HOST:PID" } else { "PID" };
@@ -36,22 +36,22 @@ impl View<'_> {
                     _ => ranks(row.iter().filter_map(|process| process.rank)).replace("ranks ", ""),
                 },
                 pid,
-                program(first),
-                ending(first.exit),
-                least_and_most(row.iter().map(|process| process.events), number),
-                self.last_calls(row),
-                self.devices_of(first),
+                name_program(first),
+                format_end_short(first.exit),
+                format_range(row.iter().map(|process| process.events), number),
+                self.format_last_calls(row),
+                self.format_devices_of(first),
             ]
         };
-        self.rows("Processes", table, &self.alike(), cells) + &self.variables()
+        self.table_section("Processes", table, &self.group_alike(), cells) + &self.list_variables()
     }
 
     /// Groups processes. Ranks are in one group if they run the same program on one host, ended in the same
-    /// way, and made the same last call. Returns no groups if all processes are requested, or if there are
-    /// few.
-    fn alike(&self) -> Vec<Vec<&Process>> {
+    /// way, and made the same last call. If all processes are requested, or there are few, each is a group of
+    /// its own.
+    fn group_alike(&self) -> Vec<Vec<&Process>> {
         let all = &self.report.processes;
-        if self.all || all.len() <= FEW {
+        if self.lists_all || all.len() <= FEW {
             return all.iter().map(|process| vec![process]).collect();
         }
         let mut rows: Vec<Vec<&Process>> = Vec::new();
@@ -80,14 +80,14 @@ impl View<'_> {
     }
 
     /// Formats the last calls of processes whose last calls were of the same function.
-    fn last_calls(&self, row: &[&Process]) -> String {
+    fn format_last_calls(&self, row: &[&Process]) -> String {
         let Some(last) = row[0].last_call.as_ref() else { return "-".into() };
         let times = row.iter().filter_map(|process| Some(process.last_call.as_ref()?.at_ns));
-        format!("{} {}", least_and_most(times, |at| self.at(at)), clean(&last.function))
+        format!("{} {}", format_range(times, |at| self.at(at)), clean(&last.function))
     }
 
     /// Names the device that a process sees; the number of devices if it sees several.
-    pub fn devices_of(&self, process: &Process) -> String {
+    pub fn format_devices_of(&self, process: &Process) -> String {
         match &process.devices[..] {
             [] => "unknown".into(),
             [one] => self.names.device(Some(one.uuid)),
@@ -97,14 +97,14 @@ impl View<'_> {
 
     /// Lists the environment variables that decide which devices exist and how they are reached: one line per
     /// distinct set of values.
-    fn variables(&self) -> String {
+    fn list_variables(&self) -> String {
         let mut who: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for process in &self.report.processes {
             let set: Vec<String> = process
                 .variables
                 .iter()
                 .filter(|(name, _)| {
-                    *name == "CUDA_VISIBLE_DEVICES" || TOLD.iter().any(|begin| name.starts_with(begin))
+                    *name == "CUDA_VISIBLE_DEVICES" || SHOWN_VARIABLES.iter().any(|begin| name.starts_with(begin))
                 })
                 .map(|(name, value)| format!("{name}={value}"))
                 .collect();
@@ -112,18 +112,17 @@ impl View<'_> {
                 who.entry(set.join(" ")).or_default().push(&process.proc);
             }
         }
-        self.listed(who.iter(), |(set, procs)| {
+        self.format_list(who.iter(), |(set, procs)| {
             let procs = self.names.processes(procs.iter().copied());
-            self.item("variables: ", &format!("{} ({procs})", clean(set)))
+            self.wrap_item("variables: ", &format!("{} ({procs})", clean(set)))
         })
     }
 }
 
 /// Names a program by its file name; for an interpreter, also the script.
-pub fn program(process: &Process) -> String {
-    let file = |path: &str| {
-        Path::new(path).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-    };
+pub fn name_program(process: &Process) -> String {
+    let file =
+        |path: &str| Path::new(path).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let name = file(&process.program);
     let script = process.arguments.iter().skip(1).find(|argument| !argument.starts_with('-'));
     match script.filter(|script| name.starts_with("python") && script.ends_with(".py")) {
@@ -133,7 +132,7 @@ pub fn program(process: &Process) -> String {
 }
 
 /// Formats the common value of all processes, or the smallest and the largest value.
-fn least_and_most(values: impl Iterator<Item = u64> + Clone, shown: impl Fn(u64) -> String) -> String {
+fn format_range(values: impl Iterator<Item = u64> + Clone, shown: impl Fn(u64) -> String) -> String {
     let (Some(least), Some(most)) = (values.clone().min(), values.max()) else { return "-".into() };
     if least == most { shown(least) } else { format!("{}-{}", shown(least), shown(most)) }
 }

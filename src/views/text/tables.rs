@@ -1,12 +1,12 @@
 //! The tables: functions, devices, handles, pairs of devices, and bypasses.
 
-use super::View;
+use super::TextView;
 use crate::pairs::{self, Pair};
 use crate::table::Table;
 use cupeer_report::model::{Codes, Device, Function, Handle, Peer, Process, State};
 use cupeer_report::moments::{bytes, duration, number};
 use cupeer_report::names::{clean, codes, counted};
-use cupeer_report::verdict::in_all;
+use cupeer_report::verdict::format_total_size;
 use cupeer_spec::bypass;
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,13 +22,13 @@ pub const FUNCTION_NUMBERS: [usize; 7] = [1, 2, 3, 4, 5, 6, 8];
 
 /// Columns of the table of devices.
 pub const DEVICES: [&str; 5] = ["DEVICE", "PCI", "NAME", "SEEN BY", "UUID"];
-/// Number of pairs from which pairs of one device share a row if their other cells are equal.
+/// Number of pairs above which pairs of one device share a row if their other cells are equal.
 const MANY_PAIRS: usize = 16;
 /// Columns of the table of pairs of devices.
 pub const PAIRS: [&str; 8] = ["FROM", "TO", "ASKED", "CAN", "ENABLED BY", "OPENED", "FAILED", "COPIED"];
 
 /// Merges rows of pairs that have the same first device and otherwise equal cells.
-fn folded(rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
+fn merge_alike_pairs(rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
     const TO: usize = 1;
     let mut folded: Vec<(Vec<String>, u64)> = Vec::new();
     for row in rows {
@@ -47,11 +47,11 @@ fn folded(rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
     folded.into_iter().map(named).collect()
 }
 
-impl View<'_> {
+impl TextView<'_> {
     pub fn functions(&self) -> String {
         let table = Table::new(&FUNCTIONS, 7, 20).with_numbers(&FUNCTION_NUMBERS);
         let functions = &self.report.functions;
-        let shown = self.rows("Functions", table, functions, |function| self.function_row(function));
+        let shown = self.table_section("Functions", table, functions, |function| self.function_row(function));
         // The column RANKS is missing if there are no ranks, or no space for it.
         match shown.contains("  RANKS") {
             true => shown.replacen("Functions", "Functions (ranks: least/median/most calls)", 1),
@@ -66,7 +66,7 @@ impl View<'_> {
         [
             clean(&function.function),
             number(function.calls),
-            self.report.failed(function),
+            self.report.format_failed(function),
             duration(function.total_ns),
             time(function.p50_ns),
             time(function.p99_ns),
@@ -79,7 +79,7 @@ impl View<'_> {
 
     pub fn devices(&self) -> String {
         let table = Table::new(&DEVICES, 4, 40);
-        self.rows("Devices", table, &self.report.devices, |device| self.device_row(device))
+        self.table_section("Devices", table, &self.report.devices, |device| self.device_row(device))
     }
 
     /// Returns a device in the columns of [`DEVICES`].
@@ -93,34 +93,33 @@ impl View<'_> {
     pub fn handles(&self) -> String {
         let handles = &self.report.handles;
         let columns = ["HANDLE", "SIZE", "STATE", "EXPORTER", "OPENED BY", "BYTES USED BY COPIES"];
-        let mut table = Table::new(&columns, 5, 20).with_numbers(&[1]).or_below();
+        let mut table = Table::new(&columns, 5, 20).with_numbers(&[1]).with_last_below();
         let closed = || handles.iter().filter(|handle| handle.state == State::Closed);
         let count = closed().count();
-        let is_told_of = self.all || count < MOST_CLOSED;
-        let rows: Vec<&Handle> =
-            handles.iter().filter(|handle| is_told_of || handle.state != State::Closed).collect();
-        for handle in rows.iter().take(self.most) {
+        let is_told_of = self.lists_all || count < MOST_CLOSED;
+        let rows: Vec<&Handle> = handles.iter().filter(|handle| is_told_of || handle.state != State::Closed).collect();
+        for handle in rows.iter().take(self.most_rows) {
             // A damaged handle is listed as the handle that was damaged.
-            let original = self.original(handle);
+            let original = self.find_original(handle);
             let of = original.unwrap_or(handle);
             let size = match of.bytes {
                 Some(size) => bytes(size),
                 None if handle.kind == Object::Memory.word() => "unknown".to_owned(),
                 None => handle.kind.to_owned(),
             };
-            table.row([
+            table.push_row([
                 handle.fingerprint.to_string(),
                 size,
                 handle.state.to_string(),
                 of.exporter.as_ref().map_or("unknown".into(), |proc| self.names.process(proc)),
                 match handle.damaged_from {
-                    Some(original) => format!("copy of {original}; {}", self.importers(handle)),
-                    None => self.importers(handle),
+                    Some(original) => format!("copy of {original}; {}", self.describe_importers(handle)),
+                    None => self.describe_importers(handle),
                 },
-                self.accesses(handle),
+                self.describe_accesses(handle),
             ]);
         }
-        table = table.without_empty();
+        table = table.without_empty_columns();
         let mut states: BTreeMap<State, u64> = BTreeMap::new();
         handles.iter().for_each(|handle| *states.entry(handle.state).or_default() += 1);
         let (folded, folded_bytes) = (self.report.handles_more, self.report.handles_more_bytes);
@@ -134,20 +133,19 @@ impl View<'_> {
         let in_file = (folded > 0).then(|| {
             let size = bytes(folded_bytes);
             let closed = counted(folded, "more closed handle");
-            self.item("", &format!("{closed}, {size} in all: only counted in what was reduced"))
+            self.wrap_item("", &format!("{closed}, {size} in all: only counted in what was reduced"))
         });
         let in_file = in_file.unwrap_or_default();
         if is_told_of {
-            return self.section(&title, table, rows.len()) + &in_file;
+            return self.titled_table(&title, table, rows.len()) + &in_file;
         }
-        let size = in_all(closed());
+        let size = format_total_size(closed());
         let line = format!("{}{size}; --all shows them", counted(count as u64, "closed handle"));
-        let table =
-            if table.is_empty() { self.title(&title) } else { self.section(&title, table, rows.len()) };
-        table + &self.item("", &line) + &in_file
+        let table = if table.is_empty() { self.title(&title) } else { self.titled_table(&title, table, rows.len()) };
+        table + &self.wrap_item("", &line) + &in_file
     }
 
-    fn original(&self, handle: &Handle) -> Option<&Handle> {
+    fn find_original(&self, handle: &Handle) -> Option<&Handle> {
         let original = handle.damaged_from?;
         let is_it = |other: &&Handle| other.fingerprint == original && other.kind == handle.kind;
         self.report.handles.iter().filter(is_it).find(|other| other.exporter.is_some())
@@ -157,19 +155,19 @@ impl View<'_> {
     pub fn peers(&self) -> String {
         let has_copies = self.report.peers.iter().any(|peer| peer.copies > 0);
         let columns = if has_copies { 8 } else { 7 };
-        let mut table = Table::new(&PAIRS[..columns], columns, 10).with_numbers(&[2, 5]).or_below();
+        let mut table = Table::new(&PAIRS[..columns], columns, 10).with_numbers(&[2, 5]).with_last_below();
         let rows = self.pair_rows();
         let count = rows.len();
-        for mut row in rows.into_iter().take(self.most) {
+        for mut row in rows.into_iter().take(self.most_rows) {
             row.truncate(columns);
-            table.cells(row);
+            table.push_cells(row);
         }
-        self.section("Pairs of devices", table, count)
+        self.titled_table("Pairs of devices", table, count)
     }
 
     /// Returns the pairs of devices in the columns of [`PAIRS`], problems first.
     pub fn pair_rows(&self) -> Vec<Vec<String>> {
-        let mut rows: Vec<_> = pairs::pairs(self.report).into_iter().collect();
+        let mut rows: Vec<_> = pairs::accesses_by_pair(self.report).into_iter().collect();
         let is_wrong = |peers: &[&Peer]| peers.iter().any(|peer| peer.unmapped_since_failure);
         let has_failed = |peers: &[&Peer]| peers.iter().any(|peer| !peer.failed.is_empty());
         rows.sort_by_key(|(_, peers)| (!is_wrong(peers), !has_failed(peers)));
@@ -179,20 +177,19 @@ impl View<'_> {
                 self.names.device(*to),
                 number(peers.iter().map(|peer| peer.asked).sum()),
                 access_answers(peers).into(),
-                self.enabled(peers),
+                self.format_enabled(peers),
                 number(peers.iter().map(|peer| peer.opened).sum()),
-                failed(peers),
-                copied(peers),
+                format_failed(peers),
+                format_copied(peers),
             ]
         };
         let rows: Vec<Vec<String>> = rows.iter().map(row).collect();
-        if self.all || rows.len() <= MANY_PAIRS { rows } else { folded(rows) }
+        if self.lists_all || rows.len() <= MANY_PAIRS { rows } else { merge_alike_pairs(rows) }
     }
 
-    fn enabled(&self, peers: &[&Peer]) -> String {
+    fn format_enabled(&self, peers: &[&Peer]) -> String {
         let are = |is_off: bool, is_mapped: bool| {
-            let alike =
-                move |peer: &&&Peer| peer.disabled_ns.is_some() == is_off && (peer.mappings > 0) == is_mapped;
+            let alike = move |peer: &&&Peer| peer.disabled_ns.is_some() == is_off && (peer.mappings > 0) == is_mapped;
             let peers = peers.iter().filter(|peer| peer.enabled).filter(alike);
             self.names.processes(peers.map(|peer| &*peer.proc))
         };
@@ -208,9 +205,9 @@ impl View<'_> {
     }
 
     /// Lists libraries whose calls bypass cupeer.
-    pub fn escaped(&self) -> String {
+    pub fn bypassing_libraries(&self) -> String {
         let mut who: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
-        for escaped in self.report.past() {
+        for escaped in self.report.bypassing_libraries() {
             who.entry((&escaped.library, &escaped.way)).or_default().insert(&escaped.proc);
         }
         if who.is_empty() {
@@ -218,9 +215,9 @@ impl View<'_> {
         }
         let title = self.title(&format!("Calls of {} escaped cupeer", counted(who.len() as u64, "library")));
         title
-            + &self.listed(who.iter(), |((library, way), procs)| {
-                let (way, procs) = (bypass::explained(way), self.names.processes(procs.iter().copied()));
-                self.item("  ", &format!("{} ({}) in {procs}", clean(library), clean(&way)))
+            + &self.format_list(who.iter(), |((library, way), procs)| {
+                let (way, procs) = (bypass::name_with_hint(way), self.names.processes(procs.iter().copied()));
+                self.wrap_item("  ", &format!("{} ({}) in {procs}", clean(library), clean(&way)))
             })
     }
 }
@@ -237,7 +234,7 @@ fn access_answers(peers: &[&Peer]) -> &'static str {
 }
 
 /// Formats the bytes copied from one device to the other.
-fn copied(peers: &[&Peer]) -> String {
+fn format_copied(peers: &[&Peer]) -> String {
     match peers.iter().map(|peer| peer.copies).sum() {
         0 => "-".into(),
         copies => {
@@ -247,7 +244,7 @@ fn copied(peers: &[&Peer]) -> String {
     }
 }
 
-fn failed(peers: &[&Peer]) -> String {
+fn format_failed(peers: &[&Peer]) -> String {
     let sum = |of: fn(&Peer) -> &Codes| {
         let mut sum = Codes::new();
         for (code, count) in peers.iter().flat_map(|peer| of(peer)) {

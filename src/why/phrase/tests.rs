@@ -21,26 +21,26 @@ fn process(pid: u32, rank: Option<u32>, syscall: &str, at: (&str, u32), peers: &
         peers: peers.to_vec(),
         unknown: None,
         reads: true,
-        other: None,
+        other_inode: None,
     };
-    let about = if peers.is_empty() { About::Time } else { About::Descriptors(vec![(3, true)]) };
+    let about = if peers.is_empty() { AwaitedEvent::Time } else { AwaitedEvent::Descriptors(vec![(3, true)]) };
     let thread = Thread {
         syscall: Some(syscall.into()),
         on: if peers.is_empty() { Vec::new() } else { vec![on] },
-        about: Some(about),
+        awaited: Some(about),
         frames: vec![frame("receive", 3), frame(at.0, at.1), frame("main", at.1 + 100)],
         ..Thread::waiting(pid)
     };
     let state = State::Waits;
     let program = "/bin/trainer".into();
-    Process { rank, program, state, threads: vec![thread], parent: 1, ..Process::ended(pid) }
+    Process { rank, program, state, threads: vec![thread], parent: 1, ..Process::with_end_only(pid) }
 }
 
 fn answer(mut processes: Vec<Process>) -> (String, Shown) {
-    does::place(&mut processes);
-    let names = Names::of(&processes, &[]);
-    processes.iter_mut().for_each(|process| does::complete(process, &names, None));
-    let (text, root) = super::answer(&processes, &names);
+    does::choose_shown_frames(&mut processes);
+    let names = ProcessNames::of(&processes, &[]);
+    processes.iter_mut().for_each(|process| does::describe_process(process, &names, None));
+    let (text, root) = super::build_answer(&processes, &names);
     (text, root.unwrap_or_default())
 }
 
@@ -69,10 +69,7 @@ fn ranks_that_wait_for_each_other_are_told_by_where_their_stacks_differ() {
         process(10, Some(0), "recvfrom", ("rendezvous", 13), &[11]),
         process(11, Some(1), "recvfrom", ("all_reduce", 17), &[10]),
     ]);
-    assert!(
-        text.starts_with("rank 0 is in rendezvous (prog.py:113), rank 1 in all_reduce (prog.py:117)"),
-        "{text}"
-    );
+    assert!(text.starts_with("rank 0 is in rendezvous (prog.py:113), rank 1 in all_reduce (prog.py:117)"), "{text}");
     assert_eq!(root.kind, "apart");
 }
 
@@ -81,7 +78,7 @@ fn collective(pid: u32, syscall: Option<&str>, line: u32) -> Process {
     let mut process = process(pid, None, syscall.unwrap_or_default(), ("train", line), &[]);
     let thread = &mut process.threads[0];
     thread.frames[0].file = Some("/x/site-packages/torch/distributed/distributed_c10d.py".into());
-    thread.about = None;
+    thread.awaited = None;
     if syscall.is_none() {
         (process.state, thread.state, thread.syscall) = (State::Runs, State::Runs, None);
     }
@@ -102,10 +99,15 @@ fn a_process_that_failed_comes_before_one_that_sleeps() {
     let ended = Ended { status: Some(3), signal: None, ago_ns: Some(3_200_000_000) };
     let (text, root) = answer(vec![
         process(1, None, "read", ("get", 21), &[12]),
-        Process { ended: Some(ended), parent: 1, ..Process::ended(11) },
+        Process { ended: Some(ended), parent: 1, ..Process::with_end_only(11) },
         process(12, None, "nanosleep", ("work", 9), &[]),
     ]);
-    assert!(text.starts_with("process 11 exited with status 3, 3.2 s ago; its parent, process 1, waits for it in read at prog.py:"), "{text}");
+    assert!(
+        text.starts_with(
+            "process 11 exited with status 3, 3.2 s ago; its parent, process 1, waits for it in read at prog.py:"
+        ),
+        "{text}"
+    );
     assert_eq!(root.kind, "ended");
 }
 
@@ -115,7 +117,7 @@ fn unreadable_and_missing_processes_are_named() {
         state: State::Refused,
         doing: "may not be read".into(),
         hint: Some("run as root".into()),
-        ..Process::ended(pid)
+        ..Process::with_end_only(pid)
     };
     let (text, _) = answer(vec![refused(5), refused(6)]);
     assert!(text.starts_with("process 5 may not be read; run as root; the same holds for "), "{text}");

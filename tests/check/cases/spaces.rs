@@ -3,11 +3,8 @@
 use super::case;
 
 /// Words about FABRIC without a channel.
-const NO_CHANNEL: [&str; 3] = [
-    "cannot open an IMEX channel",
-    "the device's attribute does not show this",
-    "request POSIX_FILE_DESCRIPTOR",
-];
+const NO_CHANNEL: [&str; 3] =
+    ["cannot open an IMEX channel", "the device's attribute does not show this", "request POSIX_FILE_DESCRIPTOR"];
 
 #[test]
 fn a1_an_expandable_segment_in_custom_all_reduce() {
@@ -78,8 +75,7 @@ fn e7_a_pool_that_peer_access_does_not_open() {
 
 #[test]
 fn e8_ranks_whose_devices_do_not_reach_each_other() {
-    let wanted =
-        ["error vmm-unreachable-device: ", "cannot reach", "Call cuDeviceCanAccessPeer for each device"];
+    let wanted = ["error vmm-unreachable-device: ", "cannot reach", "Call cuDeviceCanAccessPeer for each device"];
     case("cases_spaces", "E8", "none:2", &["vmm-unreachable-device"], &wanted);
 }
 
@@ -94,8 +90,7 @@ fn vllm_36651_what_sleeps_is_put_to_sleep() {
 
 #[test]
 fn vllm_36651_what_is_awake_is_woken() {
-    let wanted =
-        ["error vmm-mapped-twice: 4 MiB at 0x", "Waking an allocator that is already awake maps twice"];
+    let wanted = ["error vmm-mapped-twice: 4 MiB at 0x", "Waking an allocator that is already awake maps twice"];
     case("cases_spaces", "vllm#36651-wake", "nvlink:2", &["vmm-mapped-twice"], &wanted);
 }
 

@@ -362,6 +362,8 @@ static CUdeviceptr sleeper(void) {
     Allocation allocation = create(NONE);
     CUdeviceptr at = map(allocation);
     OK(cuMemsetD32_v2(at, 7, SIZE / 4));
+    /* cuMemUnmap does not wait for it. */
+    OK(cuCtxSynchronize());
     OK(cuMemUnmap(at, SIZE));
     OK(cuMemRelease(allocation));
     return at;
@@ -377,6 +379,7 @@ static void own_asleep(void) {
     CUdeviceptr at = sleeper();
     if (!bad) wake(at, READ_WRITE);
     CALL(cuMemsetD32_v2, (at, 7, SIZE / 4));
+    OK(cuCtxSynchronize());
     if (bad) OK(cuMemAddressFree(at, SIZE));
     else unmap(at);
 }

@@ -5,17 +5,17 @@
 
 mod place;
 
-use crate::records::opened::Opened;
+use crate::records::opened::OpenedRecording;
 use crate::records::pack::redact::{Redact, Redaction};
 use crate::records::pack::{self, SUFFIX};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use cupeer_console::output;
-use cupeer_export::{Exported, Options, VERSION};
+use cupeer_export::{ExportResults, Options, VERSION};
 use cupeer_recordings::home;
 use cupeer_report::names::counted;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use place::Place;
+use place::Destination;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -60,68 +60,65 @@ pub enum ExportFormat {
 
 pub fn command(args: &ExportArgs) -> Result<ExitCode> {
     let ExportFormat::Parquet = args.to;
-    let directory = &home::find(&args.directory)?;
-    let place = Place::prepare(&args.output, args.force)?;
-    let Opened { job, symbols, .. } = &mut Opened::open_unreduced(directory)?;
+    let directory = &home::find_recording(&args.directory)?;
+    let place = Destination::prepare(&args.output, args.force)?;
+    let OpenedRecording { job, symbols, .. } = &mut OpenedRecording::open_unreduced(directory)?;
     let redaction = pack::redaction_of(&args.redact, directory, &job.processes)?;
     let name = match &args.job {
         Some(name) => name.clone(),
-        None => redaction.job(&name(directory)?),
+        None => redaction.redact_job_name(&job_name(directory)?),
     };
     ensure!(!name.is_empty(), "--job needs a name");
-    if let Some(other) = place.namesake(&name) {
-        output::complain(&format!(
+    if let Some(other) = place.export_of_same_job(&name) {
+        output::print_problem(&format!(
             "the job of {} is called '{name}', too: queries over both count them as one; add --job NAME",
             other.display()
         ));
     }
     let size: u64 = job.processes.iter().map(|process| process.source.size()).sum();
-    let bar = bar(size / EVENT);
+    let bar = progress_bar(size / EVENT_SIZE);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let hidden = Hidden(&redaction);
+    let hidden = ExportRedaction(&redaction);
     let went_on = |events: u64| bar.inc(events);
-    let options = Options { job: &name, redact: &hidden, threads, went_on: &went_on };
-    let exported = cupeer_export::export(job, symbols, &options, place.path())?;
+    let options = Options { job: &name, redact: &hidden, threads, report_progress: &went_on };
+    let exported = cupeer_export::export(job, symbols, &options, place.temporary_path())?;
     bar.finish_and_clear();
-    let problems = exported.problems.iter().map(|problem| redaction.without_place(problem, &job.dir));
-    let rows: BTreeMap<&str, u64> =
-        exported.tables.iter().map(|(table, written)| (*table, written.rows)).collect();
+    let problems = exported.problems.iter().map(|problem| redaction.redact_location(problem, &job.dir));
+    let rows: BTreeMap<&str, u64> = exported.tables.iter().map(|(table, written)| (*table, written.rows)).collect();
     let about = json!({
         "schema": VERSION,
         "cupeer": env!("CARGO_PKG_VERSION"),
         "job": name,
         "processes": exported.processes,
         "rows": rows,
-        "redacted": redaction.words(),
+        "redacted": redaction.redacted_kinds(),
         "problems": problems.collect::<Vec<_>>(),
     });
-    place.finish(&format!("{about:#}\n"))?;
-    exported.problems.iter().for_each(|problem| output::complain(problem));
-    output::print(&summary(&args.output, &exported))
+    place.move_to_output(&format!("{about:#}\n"))?;
+    exported.problems.iter().for_each(|problem| output::print_problem(problem));
+    output::print(&format_summary(&args.output, &exported))
 }
 
 /// Size of an event in a recording, in bytes.
-const EVENT: u64 = 64;
+const EVENT_SIZE: u64 = 64;
 
 /// Returns the name of the job whose recording is in a directory.
-fn name(directory: &Path) -> Result<String> {
-    let whole =
-        directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
+fn job_name(directory: &Path) -> Result<String> {
+    let whole = directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
     let name = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let name = name.strip_suffix(SUFFIX).map(str::to_owned).unwrap_or(name);
     ensure!(!name.is_empty(), "{} has no name; add --job NAME", directory.display());
     Ok(name)
 }
 
-fn bar(events: u64) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{bar:24} {human_pos} of at most {human_len} calls, {eta_precise} left");
+fn progress_bar(events: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:24} {human_pos} of at most {human_len} calls, {eta_precise} left");
     // Without a terminal, the bar is not drawn.
     ProgressBar::with_draw_target(Some(events), ProgressDrawTarget::stderr())
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn summary(output: &Path, exported: &Exported) -> String {
+fn format_summary(output: &Path, exported: &ExportResults) -> String {
     let rows = |table| exported.tables.get(table).map_or(0, |written| written.rows);
     let files: u64 = exported.tables.values().map(|written| written.files).sum();
     let bytes: u64 = exported.tables.values().map(|written| written.bytes).sum();
@@ -132,40 +129,40 @@ fn summary(output: &Path, exported: &Exported) -> String {
         counted(rows("call"), "call"),
         counted(rows("opening"), "opening"),
         counted(rows("finding"), "finding"),
-        pack::bytes(bytes),
+        pack::format_size(bytes),
         counted(files, "file"),
     )
 }
 
 /// Replaces data in the tables that `--redact` leaves out.
-struct Hidden<'a>(&'a Redaction);
+struct ExportRedaction<'a>(&'a Redaction);
 
-fn text(bytes: Vec<u8>) -> String {
+fn lossy_text(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-impl cupeer_export::Redact for Hidden<'_> {
-    fn host(&self, name: &str) -> String {
-        self.0.host_name(name)
+impl cupeer_export::Redact for ExportRedaction<'_> {
+    fn redact_host(&self, name: &str) -> String {
+        self.0.redact_host_name(name)
     }
 
-    fn path(&self, path: &str) -> String {
-        self.0.path(path)
+    fn redact_path(&self, path: &str) -> String {
+        self.0.redact_path(path)
     }
 
-    fn argument(&self, value: &str) -> String {
-        text(self.0.argument(value.as_bytes()))
+    fn redact_argument(&self, value: &str) -> String {
+        lossy_text(self.0.redact_argument(value.as_bytes()))
     }
 
-    fn variable(&self, name: &str, value: &str) -> String {
-        text(self.0.variable(name.as_bytes(), value.as_bytes()))
+    fn redact_variable(&self, name: &str, value: &str) -> String {
+        lossy_text(self.0.redact_variable(name.as_bytes(), value.as_bytes()))
     }
 
-    fn rule(&self, text: &str) -> String {
-        self.0.rule(text)
+    fn redact_rule(&self, text: &str) -> String {
+        self.0.redact_rule(text)
     }
 
-    fn problem(&self, text: &str) -> String {
-        self.0.sentence(text)
+    fn redact_problem(&self, text: &str) -> String {
+        self.0.redact_sentence(text)
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 #[derive(Serialize)]
-pub struct About {
+pub struct PackDescription {
     /// Version of cupeer that packed the recording.
     cupeer: &'static str,
     packed_ns: u64,
@@ -28,12 +28,12 @@ pub struct About {
     personal: Vec<String>,
 }
 
-impl About {
+impl PackDescription {
     pub const FILE: &str = "pack.json";
 
-    pub fn new(problems: Vec<(String, String)>) -> About {
+    pub fn new(problems: Vec<(String, String)>) -> PackDescription {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        About {
+        PackDescription {
             cupeer: env!("CARGO_PKG_VERSION"),
             packed_ns: now.as_nanos() as u64,
             processes: 0,
@@ -46,20 +46,20 @@ impl About {
     }
 
     /// Returns a sentence for each problem.
-    pub fn sentences(&self) -> impl Iterator<Item = String> {
+    pub fn problem_sentences(&self) -> impl Iterator<Item = String> {
         self.problems.iter().map(|(name, problem)| format!("{name} {problem}"))
     }
 
     /// Counts the processes and hosts in the archive, and lists the kinds of data that were left out.
-    pub fn count(&mut self, processes: &[Process], redaction: &Redaction) {
+    pub fn note_contents(&mut self, processes: &[Process], redaction: &Redaction) {
         let mut hosts: BTreeSet<&str> = processes.iter().map(Process::host).collect();
         hosts.remove("");
         (self.processes, self.hosts) = (processes.len(), hosts.len());
-        self.redacted = redaction.words();
+        self.redacted = redaction.redacted_kinds();
         let stays = |what| self.redacted.iter().all(|word| word != what);
         let has = |what: fn(&Process) -> bool| processes.iter().any(what);
         let all = [
-            (stays("hosts") && !hosts.is_empty(), plural(hosts.len(), "name of a host", "names of hosts")),
+            (stays("hosts") && !hosts.is_empty(), format_count(hosts.len(), "name of a host", "names of hosts")),
             (stays("paths"), "paths".into()),
             (stays("arguments") && has(|p| !p.arguments.is_empty()), "arguments".into()),
             (stays("environment") && has(|p| !p.variables.is_empty()), "values of variables".into()),
@@ -67,8 +67,8 @@ impl About {
         self.personal = all.into_iter().filter(|(is_there, _)| *is_there).map(|(_, what)| what).collect();
     }
 
-    pub fn summary(&self, size: u64) -> String {
-        let what = format!("{} in {}", plural(self.processes, "process", "processes"), bytes(size));
+    pub fn describe_contents(&self, size: u64) -> String {
+        let what = format!("{} in {}", format_count(self.processes, "process", "processes"), format_size(size));
         match self.personal.split_last() {
             None => what,
             Some((one, [])) => format!("{what}, with {one}; --redact leaves it out"),
@@ -79,11 +79,11 @@ impl About {
     }
 }
 
-fn plural(count: usize, one: &str, many: &str) -> String {
+fn format_count(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-pub fn bytes(count: u64) -> String {
+pub fn format_size(count: u64) -> String {
     match count {
         0..1024 => format!("{count} bytes"),
         1024..1_048_576 => format!("{} KiB", count / 1024),

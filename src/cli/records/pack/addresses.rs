@@ -6,58 +6,58 @@ use super::reading;
 use super::redact::Redaction;
 use cupeer_record::{Library, Process};
 use cupeer_report::symbols::{PackedSymbols, Symbols};
-use cupeer_spec::record::slot::finding::Object;
+use cupeer_spec::record::slot::finding::FindingObject;
 use cupeer_spec::record::slot::{self, Slot, detail};
 use cupeer_spec::record::{self, BLOCK, Header, block, live};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Maximum number of addresses of a process: programs make their calls from a few hundred places.
-const MOST: usize = 1 << 20;
+/// Maximum number of return addresses of a process; further ones are dropped. Programs call from a few hundred.
+const MOST_ADDRESSES: usize = 1 << 20;
 
 const SLOT: usize = size_of::<Slot>();
 
-/// Places in the libraries of all processes.
+/// Return addresses in the libraries of all processes, for which the archive gets names of functions.
 #[derive(Default)]
-pub struct Addresses {
+pub struct LibraryAddresses {
     /// Return addresses relative to the library's start, by the library's build id and path.
     places: BTreeMap<(Vec<u8>, String), BTreeSet<u64>>,
     libraries: HashMap<Identity, Vec<Library>>,
     /// Addresses in other processes that the recordings of processes contain.
-    told: HashSet<(Identity, u64)>,
+    foreign: HashSet<(Identity, u64)>,
 }
 
 /// Identity of a process: pid namespace, pid, start time, and number of the program that it executed.
 type Identity = (u64, u32, u64, u32);
 
 #[derive(Default)]
-pub struct OfProcess {
+pub struct ProcessAddresses {
     pub libraries: Vec<Library>,
     addresses: HashSet<u64>,
     /// Addresses in other processes, which findings of this process mention.
-    told: HashSet<(Identity, u64)>,
+    foreign: HashSet<(Identity, u64)>,
 }
 
-impl OfProcess {
-    pub fn block(&mut self, bytes: &[u8]) {
-        let Some(header) = reading::header(bytes) else { return };
+impl ProcessAddresses {
+    pub fn add_block(&mut self, bytes: &[u8]) {
+        let Some(header) = reading::block_header(bytes) else { return };
         if ![block::WINDOW, block::CHUNK, block::RING].contains(&header.kind) {
             return;
         }
         // The last slot of a chunk is its trailer, and is not read.
         let bytes = &bytes[..bytes.len().min(BLOCK - SLOT)];
         let mut at = SLOT;
-        while let Some(slot) = bytes.get(at..).and_then(record::read::<Slot>) {
+        while let Some(slot) = bytes.get(at..).and_then(record::read_plain::<Slot>) {
             let number = header.base.wrapping_add((at / SLOT - 1) as u64);
             let mut slots = 1;
             if slot.seq() == number as u32 {
                 match slot.state() {
                     slot::PENDING | slot::RETURNED | slot::UNWOUND | slot::LATE_END | slot::RUN => {
-                        self.add(slot.caller())
+                        self.add_address(slot.caller())
                     }
                     slot::DETAIL => {
-                        slots = slot.slots().max(1);
+                        slots = slot.slot_count().max(1);
                         let end = (at + slots * SLOT).min(bytes.len());
-                        self.frames(&bytes[(at + detail::START).min(end)..end]);
+                        self.add_frames(&bytes[(at + detail::START).min(end)..end]);
                     }
                     _ => {}
                 }
@@ -66,56 +66,55 @@ impl OfProcess {
         }
     }
 
-    fn frames(&mut self, bytes: &[u8]) {
+    fn add_frames(&mut self, bytes: &[u8]) {
         let each = |bytes: &[u8]| -> Vec<u64> {
             let frames = bytes.chunks_exact(8).filter_map(|frame| frame.first_chunk());
             frames.map(|frame| u64::from_le_bytes(*frame)).collect()
         };
         for item in detail::items(bytes) {
             match item.tag {
-                detail::FRAMES => each(item.bytes).into_iter().for_each(|frame| self.add(frame)),
+                detail::FRAMES => each(item.bytes).into_iter().for_each(|frame| self.add_address(frame)),
                 detail::OBJECT => {
-                    let Some(object) = record::read::<Object>(item.bytes) else { continue };
+                    let Some(object) = record::read_plain::<FindingObject>(item.bytes) else { continue };
                     let whose = (object.pid_ns, object.pid, object.started, object.image);
-                    let room = MOST.saturating_sub(self.told.len());
-                    let frames = each(&item.bytes[size_of::<Object>()..]);
-                    self.told.extend(frames.into_iter().take(room).map(|frame| (whose, frame)));
+                    let room = MOST_ADDRESSES.saturating_sub(self.foreign.len());
+                    let frames = each(&item.bytes[size_of::<FindingObject>()..]);
+                    self.foreign.extend(frames.into_iter().take(room).map(|frame| (whose, frame)));
                 }
                 _ => {}
             }
         }
     }
 
-    fn add(&mut self, address: u64) {
-        if address != 0 && self.addresses.len() < MOST {
+    fn add_address(&mut self, address: u64) {
+        if address != 0 && self.addresses.len() < MOST_ADDRESSES {
             self.addresses.insert(address);
         }
     }
 }
 
-impl Addresses {
-    pub fn add(&mut self, process: &Process, found: OfProcess) {
+impl LibraryAddresses {
+    pub fn add_process(&mut self, process: &Process, found: ProcessAddresses) {
         for address in found.addresses {
-            self.place(&found.libraries, address);
+            self.add_place(&found.libraries, address);
         }
-        self.told.extend(found.told);
+        self.foreign.extend(found.foreign);
         let Header { pid_ns, pid, started, image, .. } = process.header;
         self.libraries.entry((pid_ns, pid, started, image)).or_default().extend(found.libraries);
     }
 
-    pub fn table(&mut self, entries: &[live::Entry]) {
+    pub fn add_table(&mut self, entries: &[live::Entry]) {
         let libraries = std::mem::take(&mut self.libraries);
         for entry in entries {
-            let Some(libraries) = libraries.get(&(entry.pid_ns, entry.pid, entry.started, entry.image))
-            else {
+            let Some(libraries) = libraries.get(&(entry.pid_ns, entry.pid, entry.started, entry.image)) else {
                 continue;
             };
-            entry.return_addresses().iter().for_each(|frame| self.place(libraries, *frame));
+            entry.return_addresses().iter().for_each(|frame| self.add_place(libraries, *frame));
         }
         self.libraries = libraries;
     }
 
-    fn place(&mut self, libraries: &[Library], address: u64) {
+    fn add_place(&mut self, libraries: &[Library], address: u64) {
         // A call may be the last instruction of a library, and then the return address lies after the end of
         // the library.
         let called = address.wrapping_sub(1);
@@ -126,17 +125,17 @@ impl Addresses {
     }
 
     /// Adds the places of addresses that processes recorded about others, after all processes have been read.
-    fn told(&mut self) {
+    fn resolve_foreign(&mut self) {
         let libraries = std::mem::take(&mut self.libraries);
-        for (whose, frame) in std::mem::take(&mut self.told) {
-            libraries.get(&whose).into_iter().for_each(|libraries| self.place(libraries, frame));
+        for (whose, frame) in std::mem::take(&mut self.foreign) {
+            libraries.get(&whose).into_iter().for_each(|libraries| self.add_place(libraries, frame));
         }
         self.libraries = libraries;
     }
 
     /// Returns the names of all places, by the names of the libraries in the archive.
-    pub fn named(&mut self, symbols: &mut Symbols, redaction: &Redaction) -> PackedSymbols {
-        self.told();
+    pub fn name_places(&mut self, symbols: &mut Symbols, redaction: &Redaction) -> PackedSymbols {
+        self.resolve_foreign();
         let mut names = PackedSymbols::default();
         // Each library is looked up as if it were loaded at the addresses in its file, so that places are
         // addresses.
@@ -152,8 +151,8 @@ impl Addresses {
             .collect();
         for ((library, place), symbol) in asked.iter().zip(symbols.resolve(&asked)) {
             let Some(mut symbol) = symbol else { continue };
-            symbol.lines.iter_mut().for_each(|line| line.file = redaction.path(&line.file));
-            names.insert(&library.build_id, &redaction.path(&library.path), *place, symbol);
+            symbol.lines.iter_mut().for_each(|line| line.file = redaction.redact_path(&line.file));
+            names.insert(&library.build_id, &redaction.redact_path(&library.path), *place, symbol);
         }
         names
     }

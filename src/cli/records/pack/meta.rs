@@ -10,24 +10,19 @@ const HEAD: usize = size_of::<Head>();
 
 /// Redacts the entries of a block. Returns the number of entries that were left out for lack of room, because the
 /// replacement for redacted data may be longer than the data.
-pub fn rewrite(
-    block: &mut [u8],
-    start: usize,
-    redaction: &Redaction,
-    mut found: impl FnMut(Library),
-) -> usize {
+pub fn redact_block(block: &mut [u8], start: usize, redaction: &Redaction, mut found: impl FnMut(Library)) -> usize {
     if block.len() <= start {
         return 0;
     }
     let mut kept: Vec<(u16, Vec<u8>)> = Vec::new();
     for entry in meta::entries(block, start) {
         if entry.tag == meta::LIBRARY {
-            cupeer_record::library(entry.bytes).map(&mut found);
+            cupeer_record::parse_library(entry.bytes).map(&mut found);
         }
-        kept.extend(redaction.entry(entry.tag, entry.bytes).map(|bytes| (entry.tag, bytes)));
+        kept.extend(redaction.redact_entry(entry.tag, entry.bytes).map(|bytes| (entry.tag, bytes)));
     }
     let count = kept.len();
-    fit(&mut kept, block.len() - start);
+    drop_entries_to_fit(&mut kept, block.len() - start);
     block[start..].fill(0);
     let mut at = start;
     for (tag, bytes) in &kept {
@@ -35,32 +30,31 @@ pub fn rewrite(
         block[at + 2..at + 4].copy_from_slice(&tag.to_le_bytes());
         block[at + 4..at + HEAD].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
         block[at + HEAD..at + HEAD + bytes.len()].copy_from_slice(bytes);
-        at += taken(bytes);
+        at += entry_size(bytes);
     }
     count - kept.len()
 }
 
 /// Removes entries until all fit into `room` bytes, beginning with the least important kinds.
-fn fit(entries: &mut Vec<(u16, Vec<u8>)>, room: usize) {
+fn drop_entries_to_fit(entries: &mut Vec<(u16, Vec<u8>)>, room: usize) {
     // The last entry needs no padding; the size of a block is no multiple of ALIGN if its file was cut off.
-    let mut all: usize = entries.iter().map(|(_, bytes)| taken(bytes)).sum();
+    let mut all: usize = entries.iter().map(|(_, bytes)| entry_size(bytes)).sum();
     for least in [Some(meta::VARIABLE), Some(meta::ARGUMENT), None] {
         while all > room {
-            let Some(last) = entries.iter().rposition(|(tag, _)| least.is_none_or(|least| least == *tag))
-            else {
+            let Some(last) = entries.iter().rposition(|(tag, _)| least.is_none_or(|least| least == *tag)) else {
                 break;
             };
-            all -= taken(&entries.remove(last).1);
+            all -= entry_size(&entries.remove(last).1);
         }
     }
 }
 
-fn taken(bytes: &[u8]) -> usize {
+fn entry_size(bytes: &[u8]) -> usize {
     (HEAD + bytes.len()).next_multiple_of(ALIGN)
 }
 
 /// Clears all entries in the second reading of a block that the first reading did not have.
-pub fn keep_announced(first: &[u8], second: &mut [u8], start: usize) {
+pub fn clear_unannounced(first: &[u8], second: &mut [u8], start: usize) {
     if second.len() <= start {
         return;
     }
@@ -99,7 +93,7 @@ mod tests {
         let mut bytes = block(&[(meta::ARGUMENT, b"one"), (meta::ARGUMENT, b"a secret of some length")]);
         bytes[16] = 0;
         bytes.extend(block(&[(meta::ARGUMENT, b"two")]));
-        rewrite(&mut bytes, 0, &Redaction::new(&[], [].into_iter(), [].into_iter()), |_| ());
+        redact_block(&mut bytes, 0, &Redaction::new(&[], [].into_iter(), [].into_iter()), |_| ());
         assert_eq!(texts(&bytes), [(meta::ARGUMENT, "one".into()), (meta::ARGUMENT, "two".into())]);
         assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
     }
@@ -107,11 +101,10 @@ mod tests {
     #[test]
     fn variables_are_dropped_first_for_lack_of_space() {
         let library = [&[0u8; 33][..], b"/a/liblonger2.so"].concat();
-        let mut bytes =
-            block(&[(meta::VARIABLE, b"RANK=1"), (meta::ARGUMENT, b"x"), (meta::LIBRARY, &library)]);
+        let mut bytes = block(&[(meta::VARIABLE, b"RANK=1"), (meta::ARGUMENT, b"x"), (meta::LIBRARY, &library)]);
         let redaction = Redaction::new(&[Redact::Paths], [].into_iter(), [].into_iter());
         let mut libraries = Vec::new();
-        assert_eq!(rewrite(&mut bytes, 0, &redaction, |library| libraries.push(library.path)), 1);
+        assert_eq!(redact_block(&mut bytes, 0, &redaction, |library| libraries.push(library.path)), 1);
         assert_eq!(libraries, ["/a/liblonger2.so"]);
         let kept = texts(&bytes);
         assert_eq!((kept.len(), kept[0].0, kept[1].0), (2, meta::ARGUMENT, meta::LIBRARY));
@@ -124,7 +117,7 @@ mod tests {
         let mut first = second.clone();
         first[16..].fill(0);
         let mut both = second.clone();
-        keep_announced(&first, &mut both, 0);
+        clear_unannounced(&first, &mut both, 0);
         assert_eq!(texts(&both), [(meta::ARGUMENT, "one".into())]);
     }
 }

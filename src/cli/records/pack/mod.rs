@@ -20,21 +20,21 @@ mod reading;
 pub mod redact;
 mod unpack;
 
-pub use about::bytes;
-pub use unpack::{Unpacked, is_packed, unpacked};
+pub use about::format_size;
+pub use unpack::{UnpackedRecording, is_packed, unpack_to_temporary};
 
 use crate::records::reduced;
-use about::About;
-use addresses::Addresses;
+use about::PackDescription;
+use addresses::LibraryAddresses;
 use anyhow::{Context, Result, ensure};
-use archive::Archive;
+use archive::PackArchive;
 use clap::Args;
 use cupeer_console::output;
 use cupeer_facts::part::file;
 use cupeer_record::Process;
 use cupeer_recordings::{home, made};
 use cupeer_report::symbols::{PackedSymbols, Symbols};
-use files::{Kind, Member};
+use files::{MemberKind, PackedFile};
 use redact::{Redact, Redaction};
 use std::path::Path;
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ pub struct PackArgs {
 }
 
 pub fn command(args: &PackArgs) -> Result<ExitCode> {
-    let directory = &home::find(&args.directory)?;
+    let directory = &home::find_recording(&args.directory)?;
     let output = match &args.output {
         Some(output) => output.clone(),
         None => made::default_output(directory, SUFFIX)?,
@@ -77,72 +77,78 @@ pub fn command(args: &PackArgs) -> Result<ExitCode> {
     if directory.is_file() {
         // A packed recording can be packed again to redact more of it.
         ensure!(
-            !file::is_one(directory),
+            !file::is_reduced_file(directory),
             "{} is reduced, one file that can be sent as it is",
             directory.display()
         );
-        ensure!(
-            is_packed(directory),
-            "{} is neither a directory nor a packed recording",
-            directory.display()
-        );
-        return pack(unpacked(directory)?.path(), &output, args);
+        ensure!(is_packed(directory), "{} is neither a directory nor a packed recording", directory.display());
+        return pack_recording(unpack_to_temporary(directory)?.directory_path(), &output, args);
     }
-    pack(directory, &output, args)
+    pack_recording(directory, &output, args)
 }
 
 /// Returns the redaction for a recording with these processes and files.
-fn redaction(what: &[Redact], processes: &[Process], found: &[Member]) -> Redaction {
-    let keys = found.iter().filter(|file| file.kind == Kind::Job).filter_map(|file| files::key(&file.path));
+fn new_redaction(what: &[Redact], processes: &[Process], found: &[PackedFile]) -> Redaction {
+    let keys = found.iter().filter(|file| file.kind == MemberKind::Job).filter_map(|file| files::read_key(&file.path));
     Redaction::new(what, processes.iter().map(Process::host), keys)
 }
 
 /// Returns the redaction for a recording in a directory, or for one that was unpacked there.
 pub fn redaction_of(what: &[Redact], directory: &Path, processes: &[Process]) -> Result<Redaction> {
-    let found = if directory.is_dir() { files::list(directory)?.files } else { Vec::new() };
-    Ok(redaction(what, processes, &found))
+    let found = if directory.is_dir() { files::list_files(directory)?.files } else { Vec::new() };
+    Ok(new_redaction(what, processes, &found))
 }
 
-fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
-    let found = files::list(directory)?;
-    let mut about = About::new(found.problems);
+/// Kinds of files, in the order of the archive. The tables come after the processes, because the addresses in them are looked
+/// up in the libraries of the processes.
+const ORDER: [MemberKind; 7] = [
+    MemberKind::Job,
+    MemberKind::Begun,
+    MemberKind::Process,
+    MemberKind::Table,
+    MemberKind::Faults,
+    MemberKind::Hang,
+    MemberKind::MemorySamples,
+];
+
+fn pack_recording(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
+    let found = files::list_files(directory)?;
+    let mut about = PackDescription::new(found.problems);
     let mut processes: Vec<Option<Process>> = Vec::new();
     for file in &found.files {
-        let opened = (file.kind == Kind::Process).then(|| Process::open(&file.path));
+        let opened = (file.kind == MemberKind::Process).then(|| Process::open(&file.path));
         let problem = |problem| about.problems.push((file.name.clone(), problem));
         processes.push(opened.and_then(|opened| opened.map_err(problem).ok()));
     }
     ensure!(
-        reduced::files_in(directory).is_empty(),
+        reduced::reduced_files_in(directory).is_empty(),
         "records in {} were reduced; its files with names in {} can be sent as they are",
         directory.display(),
         file::SUFFIX
     );
-    let is_begun = |file: &Member| file.kind == Kind::Begun;
+    let is_begun = |file: &PackedFile| file.kind == MemberKind::Begun;
     ensure!(
         processes.iter().any(Option::is_some) || found.files.iter().any(is_begun),
         "{} holds no recording of a process{}",
         directory.display(),
-        about.sentences().next().map(|problem| format!(": {problem}")).unwrap_or_default()
+        about.problem_sentences().next().map(|problem| format!(": {problem}")).unwrap_or_default()
     );
     let known: Vec<Process> = processes.iter().flatten().cloned().collect();
-    let redaction = redaction(&args.redact, &known, &found.files);
+    let redaction = new_redaction(&args.redact, &known, &found.files);
 
-    let mut archive = Archive::create(output)?;
-    let mut addresses = Addresses::default();
-    // The tables come last, because the addresses in them are looked up in the libraries of the processes.
-    for kind in [Kind::Job, Kind::Begun, Kind::Process, Kind::Table, Kind::Faults, Kind::Hang, Kind::Samples]
-    {
+    let mut archive = PackArchive::create(output)?;
+    let mut addresses = LibraryAddresses::default();
+    for kind in ORDER {
         for (file, process) in found.files.iter().zip(&processes).filter(|(file, _)| file.kind == kind) {
             let problems = match process {
-                Some(process) => process::add(file, process, &redaction, &mut addresses, &mut archive)
+                Some(process) => process::add_process_file(file, process, &redaction, &mut addresses, &mut archive)
                     .with_context(|| format!("failed to pack {}", file.path.display()))?,
                 // The file of this process could not be opened, which is noted as a problem already.
-                None if kind == Kind::Process => continue,
-                None => match files::contents(file, &redaction, &mut addresses) {
+                None if kind == MemberKind::Process => continue,
+                None => match files::redacted_contents(file, &redaction, &mut addresses) {
                     Ok((bytes, problem)) => {
                         archive
-                            .add(&file.name, &bytes)
+                            .add_file(&file.name, &bytes)
                             .with_context(|| format!("failed to pack {}", file.path.display()))?;
                         problem.into_iter().collect()
                     }
@@ -153,12 +159,12 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
         }
     }
     let mut symbols = Symbols::of_record(directory, &known);
-    let names = addresses.named(&mut symbols, &redaction);
-    archive.add(PackedSymbols::FILE, names.to_json().as_bytes())?;
-    about.count(&known, &redaction);
-    about.unnamed = symbols.notes().map(|(library, why)| (redaction.path(library), why.to_owned())).collect();
-    archive.add(About::FILE, format!("{:#}\n", serde_json::to_value(&about)?).as_bytes())?;
+    let names = addresses.name_places(&mut symbols, &redaction);
+    archive.add_file(PackedSymbols::FILE, names.to_json().as_bytes())?;
+    about.note_contents(&known, &redaction);
+    about.unnamed = symbols.notes().map(|(library, why)| (redaction.redact_path(library), why.to_owned())).collect();
+    archive.add_file(PackDescription::FILE, format!("{:#}\n", serde_json::to_value(&about)?).as_bytes())?;
     let size = archive.finish(output, args.force)?;
-    about.sentences().for_each(|problem| output::complain(&problem));
-    output::print(&format!("{} has {}\n", output.display(), about.summary(size)))
+    about.problem_sentences().for_each(|problem| output::print_problem(&problem));
+    output::print(&format!("{} has {}\n", output.display(), about.describe_contents(size)))
 }

@@ -9,48 +9,48 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Maximum number of attempts to read a block that its process keeps changing.
+/// Maximum number of attempts to read a block that its process keeps changing; then zeros replace the block.
 const MOST_TRIES: usize = 16;
 /// Maximum number of blocks in memory (256 MiB): enough for the windows of more threads than programs have.
-const MOST_KEPT: usize = (256 << 20) / BLOCK;
+const MOST_CACHED_BLOCKS: usize = (256 << 20) / BLOCK;
 
 /// Maximum number of bytes in holes of a file. Recordings have holes where space was reserved in advance, or where
 /// a ring was not needed.
 const MOST_HOLES: u64 = 8 << 30;
 
-pub struct Reading {
+pub struct LiveFileReader {
     file: File,
     /// True if a process may be writing to the file while it is read.
     is_live: bool,
     /// Windows and blocks of a ring, as they were before the rest of the file is read. If a window were emptied
     /// later, its contents would move to a chunk beyond the known size of the file and be lost. A ring would be
     /// overwritten while we compress the file.
-    kept: HashMap<u64, Vec<u8>>,
+    cached_blocks: HashMap<u64, Vec<u8>>,
     /// Number of bytes that are packed.
     pub size: u64,
 }
 
-impl Reading {
-    pub fn of(file: File, is_live: bool) -> io::Result<Reading> {
-        let holes = plain::holes(&file)?;
+impl LiveFileReader {
+    pub fn open(file: File, is_live: bool) -> io::Result<LiveFileReader> {
+        let holes = plain::count_hole_bytes(&file)?;
         if holes > MOST_HOLES {
             let sentence = format!("it has {} GiB of holes, more than any recording", holes >> 30);
             return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
         }
-        let mut reading = Reading { size: file.metadata()?.len(), file, is_live, kept: HashMap::new() };
+        let mut reading = LiveFileReader { size: file.metadata()?.len(), file, is_live, cached_blocks: HashMap::new() };
         if is_live {
             for number in 1..reading.size.div_ceil(BLOCK as u64) {
                 if reading.is_hole(number * BLOCK as u64, BLOCK) {
                     continue;
                 }
                 let mut bytes = [0; size_of::<BlockHeader>()];
-                reading.read(&mut bytes, number * BLOCK as u64)?;
+                reading.read_padded(&mut bytes, number * BLOCK as u64)?;
                 let is_rewritten =
-                    header(&bytes).is_some_and(|header| [block::WINDOW, block::RING].contains(&header.kind));
-                if is_rewritten && reading.kept.len() < MOST_KEPT {
+                    block_header(&bytes).is_some_and(|header| [block::WINDOW, block::RING].contains(&header.kind));
+                if is_rewritten && reading.cached_blocks.len() < MOST_CACHED_BLOCKS {
                     let mut block = vec![0; BLOCK];
-                    if reading.block(number, &mut block)?.is_some() {
-                        reading.kept.insert(number, block);
+                    if reading.read_block(number, &mut block)?.is_some() {
+                        reading.cached_blocks.insert(number, block);
                     }
                 }
             }
@@ -60,25 +60,25 @@ impl Reading {
     }
 
     fn is_hole(&self, at: u64, length: usize) -> bool {
-        plain::next_data(&self.file, at) >= at.saturating_add(length as u64)
+        plain::next_data_offset(&self.file, at) >= at.saturating_add(length as u64)
     }
 
     /// Reads a block into `place`. Returns `None` if the block changed at each attempt.
-    pub fn block(&self, number: u64, place: &mut [u8]) -> io::Result<Option<()>> {
-        if let Some(kept) = self.kept.get(&number).filter(|kept| kept.len() >= place.len()) {
+    pub fn read_block(&self, number: u64, place: &mut [u8]) -> io::Result<Option<()>> {
+        if let Some(kept) = self.cached_blocks.get(&number).filter(|kept| kept.len() >= place.len()) {
             place.copy_from_slice(&kept[..place.len()]);
             return Ok(Some(()));
         }
         let at = number * BLOCK as u64;
-        self.read(place, at)?;
+        self.read_padded(place, at)?;
         if !self.is_live {
             return Ok(Some(()));
         }
         let mut first = place.to_vec();
         for _ in 0..MOST_TRIES {
-            self.read(place, at)?;
-            if number == 0 || meaning(&header(&first)) == meaning(&header(place)) {
-                merge(number, &first, place);
+            self.read_padded(place, at)?;
+            if number == 0 || slot_meaning(&block_header(&first)) == slot_meaning(&block_header(place)) {
+                merge_readings(number, &first, place);
                 return Ok(Some(()));
             }
             first.copy_from_slice(place);
@@ -87,7 +87,7 @@ impl Reading {
     }
 
     /// Reads bytes into `place`. Bytes beyond the end of the file are zero.
-    fn read(&self, place: &mut [u8], at: u64) -> io::Result<()> {
+    fn read_padded(&self, place: &mut [u8], at: u64) -> io::Result<()> {
         let mut had = 0;
         if self.is_hole(at, place.len()) {
             place.fill(0);
@@ -107,19 +107,19 @@ impl Reading {
 }
 
 /// Returns the header of a block; `None` if the bytes are no block.
-pub fn header(bytes: &[u8]) -> Option<BlockHeader> {
-    record::read(bytes).filter(|header: &BlockHeader| header.magic == BLOCK_MAGIC)
+pub fn block_header(bytes: &[u8]) -> Option<BlockHeader> {
+    record::read_plain(bytes).filter(|header: &BlockHeader| header.magic == BLOCK_MAGIC)
 }
 
 /// Returns the fields of a header that stay equal as long as the meaning of the slots does not change.
-fn meaning(header: &Option<BlockHeader>) -> Option<(u16, u32, u64)> {
+fn slot_meaning(header: &Option<BlockHeader>) -> Option<(u16, u32, u64)> {
     header.as_ref().map(|header| (header.kind, header.stream, header.base))
 }
 
 /// Merges two readings of a block into the second one, so that everything that counts there is complete:
 /// everything that the first reading announced had been written before the second reading.
-fn merge(number: u64, first: &[u8], second: &mut [u8]) {
-    match header(second).map(|header| header.kind) {
+fn merge_readings(number: u64, first: &[u8], second: &mut [u8]) {
+    match block_header(second).map(|header| header.kind) {
         Some(block::WINDOW | block::RING) if number > 0 => {
             let size = size_of::<record::slot::Slot>();
             let slots = first.chunks_exact(size).zip(second.chunks_exact_mut(size));
@@ -127,8 +127,8 @@ fn merge(number: u64, first: &[u8], second: &mut [u8]) {
                 second[..8].copy_from_slice(&first[..8]);
             }
         }
-        _ if number == 0 => super::meta::keep_announced(first, second, record::META_START),
-        Some(block::META) => super::meta::keep_announced(first, second, size_of::<BlockHeader>()),
+        _ if number == 0 => super::meta::clear_unannounced(first, second, record::META_START),
+        Some(block::META) => super::meta::clear_unannounced(first, second, size_of::<BlockHeader>()),
         _ => {}
     }
 }

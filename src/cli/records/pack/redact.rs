@@ -11,7 +11,7 @@
 //! archive, and in no other one.
 
 use clap::ValueEnum;
-use cupeer_console::args::word;
+use cupeer_console::args::value_word;
 use cupeer_spec::env::{Content, VARIABLES};
 use cupeer_spec::record::meta;
 use cupeer_spec::{launchers, rank};
@@ -20,14 +20,14 @@ use std::hash::BuildHasher;
 use std::path::Path;
 
 /// Text that replaces a redacted value.
-const GONE: &str = "-";
+const REPLACEMENT: &str = "-";
 
 /// Variables without personal data that explain the devices. Variables with numbers from launchers, and harmless variables of
 /// cupeer, are kept as well.
 const HARMLESS: &[&str] = &["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"];
 
 /// Directories that exist on all machines, so that their names are kept.
-const COMMON: &[&str] = &[
+const COMMON_DIRECTORIES: &[&str] = &[
     "",
     ".",
     "/bin",
@@ -43,7 +43,7 @@ const COMMON: &[&str] = &[
 ];
 
 /// Extensions of file names that are kept. (Directories could have such names, too.)
-const FILES: &[&str] = &[".py", ".sh", ".so", ".toml", ".json", ".jsonl", ".yaml", ".yml", ".log", ".txt"];
+const KEPT_EXTENSIONS: &[&str] = &[".py", ".sh", ".so", ".toml", ".json", ".jsonl", ".yaml", ".yml", ".log", ".txt"];
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum Redact {
@@ -104,47 +104,47 @@ impl Redaction {
         }
     }
 
-    fn has(&self, one: Redact) -> bool {
+    fn redacts(&self, one: Redact) -> bool {
         self.what.contains(&one) || self.what.contains(&Redact::All)
     }
 
-    pub fn words(&self) -> Vec<String> {
-        let asked = |one: &&Redact| **one != Redact::All && self.has(**one);
-        Redact::value_variants().iter().filter(asked).map(|one| word(*one)).collect()
+    pub fn redacted_kinds(&self) -> Vec<String> {
+        let asked = |one: &&Redact| **one != Redact::All && self.redacts(**one);
+        Redact::value_variants().iter().filter(asked).map(|one| value_word(*one)).collect()
     }
 
     /// Returns the redacted entry; `None` if the kind of the entry is unknown.
-    pub fn entry(&self, tag: u16, bytes: &[u8]) -> Option<Vec<u8>> {
+    pub fn redact_entry(&self, tag: u16, bytes: &[u8]) -> Option<Vec<u8>> {
         match tag {
             meta::TEXT => {
-                let (name, value) = split(bytes, 0)?;
+                let (name, value) = split_at_byte(bytes, 0)?;
                 let value = match name {
                     b"cupeer" | b"driver" | b"trace" | b"outlived" => value.to_vec(),
-                    b"program" => self.replace(value, |text| self.file(text)),
-                    b"host" => self.replace(value, |text| self.host(text)),
-                    b"directory" => self.replace(value, |text| self.directory(text)),
+                    b"program" => self.redact_text(value, |text| self.redact_file_path(text)),
+                    b"host" => self.redact_text(value, |text| self.host_alias(text)),
+                    b"directory" => self.redact_text(value, |text| self.directory_alias(text)),
                     _ if !self.what.is_empty() => return None,
-                    _ => self.replace(value, |text| text.to_owned()),
+                    _ => self.redact_text(value, |text| text.to_owned()),
                 };
                 Some([name, b"\0", &value].concat())
             }
-            meta::ARGUMENT => Some(self.argument(bytes)),
+            meta::ARGUMENT => Some(self.redact_argument(bytes)),
             meta::VARIABLE => {
-                let (name, value) = split(bytes, b'=')?;
-                Some([name, b"=", &self.variable(name, value)].concat())
+                let (name, value) = split_at_byte(bytes, b'=')?;
+                Some([name, b"=", &self.redact_variable(name, value)].concat())
             }
             meta::LIBRARY => {
-                let (before, path) = bytes.split_at(before_path(bytes)?);
-                Some([before, &self.replace(path, |text| self.file(text))].concat())
+                let (before, path) = bytes.split_at(path_offset(bytes)?);
+                Some([before, &self.redact_text(path, |text| self.redact_file_path(text))].concat())
             }
             meta::ESCAPED => {
-                let (way, path) = split(bytes, 0)?;
-                Some([way, b"\0", &self.replace(path, |text| self.file(text))].concat())
+                let (way, path) = split_at_byte(bytes, 0)?;
+                Some([way, b"\0", &self.redact_text(path, |text| self.redact_file_path(text))].concat())
             }
             meta::PYTHON => {
                 let (head, rest) = bytes.split_at_checked(8)?;
-                let (path, name) = split(rest, 0)?;
-                Some([head, &self.replace(path, |text| self.file(text)), b"\0", name].concat())
+                let (path, name) = split_at_byte(rest, 0)?;
+                Some([head, &self.redact_text(path, |text| self.redact_file_path(text)), b"\0", name].concat())
             }
             meta::FUNCTION | meta::DEVICE | meta::FORKED | meta::COUNTED => Some(bytes.to_vec()),
             _ => self.what.is_empty().then(|| bytes.to_vec()),
@@ -152,79 +152,86 @@ impl Redaction {
     }
 
     /// Redacts an argument of a program.
-    pub fn argument(&self, bytes: &[u8]) -> Vec<u8> {
-        match self.has(Redact::Arguments) {
-            true => GONE.into(),
-            false => self.replace(bytes, |text| self.value(text)),
+    pub fn redact_argument(&self, bytes: &[u8]) -> Vec<u8> {
+        match self.redacts(Redact::Arguments) {
+            true => REPLACEMENT.into(),
+            false => self.redact_text(bytes, |text| self.redact_value(text)),
         }
     }
 
+    /// Redacts the command of a run; `None` if arguments are redacted.
+    pub fn redact_command(&self, command: &str) -> Option<String> {
+        let words = command.split(' ').map(|word| self.redact_text(word.as_bytes(), |text| self.redact_value(text)));
+        let words = words.map(|word| String::from_utf8_lossy(&word).into_owned());
+        (!self.redacts(Redact::Arguments)).then(|| words.collect::<Vec<_>>().join(" "))
+    }
+
     /// Redacts the value of a variable.
-    pub fn variable(&self, name: &[u8], value: &[u8]) -> Vec<u8> {
-        match meta::is_secret(name) || self.has(Redact::Environment) && !is_harmless(name) {
-            true => GONE.into(),
-            false => self.replace(value, |text| self.value(text)),
+    pub fn redact_variable(&self, name: &[u8], value: &[u8]) -> Vec<u8> {
+        match meta::is_secret_variable(name) || self.redacts(Redact::Environment) && !is_harmless_variable(name) {
+            true => REPLACEMENT.into(),
+            false => self.redact_text(value, |text| self.redact_value(text)),
         }
     }
 
     /// Redacts the name of a host.
-    pub fn host_name(&self, name: &str) -> String {
-        String::from_utf8_lossy(&self.replace(name.as_bytes(), |text| self.host(text))).into_owned()
+    pub fn redact_host_name(&self, name: &str) -> String {
+        String::from_utf8_lossy(&self.redact_text(name.as_bytes(), |text| self.host_alias(text))).into_owned()
     }
 
     /// Redacts the name of a job, which is often the name of its directory.
-    pub fn job(&self, name: &str) -> String {
-        match self.has(Redact::Paths) {
-            true => self.directory(name).trim_start_matches('/').to_owned(),
-            false => self.sentence(name),
+    pub fn redact_job_name(&self, name: &str) -> String {
+        match self.redacts(Redact::Paths) {
+            true => self.directory_alias(name).trim_start_matches('/').to_owned(),
+            false => self.redact_sentence(name),
         }
     }
 
     /// Redacts a sentence that may name hosts.
-    pub fn sentence(&self, text: &str) -> String {
-        String::from_utf8_lossy(&self.replace(text.as_bytes(), str::to_owned)).into_owned()
+    pub fn redact_sentence(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.redact_text(text.as_bytes(), str::to_owned)).into_owned()
     }
 
     /// Redacts a sentence about files in a directory, and removes the directory's path.
-    pub fn without_place(&self, text: &str, directory: &Path) -> String {
+    pub fn redact_location(&self, text: &str, directory: &Path) -> String {
         let place = directory.display().to_string();
-        self.sentence(&text.replace(&format!("{place}/"), "").replace(&place, "the recording"))
+        self.redact_sentence(&text.replace(&format!("{place}/"), "").replace(&place, "the recording"))
     }
 
     /// Redacts the path of a library or program.
-    pub fn path(&self, path: &str) -> String {
-        String::from_utf8_lossy(&self.replace(path.as_bytes(), |text| self.file(text))).into_owned()
+    pub fn redact_path(&self, path: &str) -> String {
+        String::from_utf8_lossy(&self.redact_text(path.as_bytes(), |text| self.redact_file_path(text))).into_owned()
     }
 
     /// Redacts a rule of a fault plan, which may contain names of programs and hosts.
-    pub fn rule(&self, text: &str) -> String {
-        if self.has(Redact::Arguments) {
-            return GONE.into();
+    pub fn redact_rule(&self, text: &str) -> String {
+        if self.redacts(Redact::Arguments) {
+            return REPLACEMENT.into();
         }
-        String::from_utf8_lossy(&self.replace(text.as_bytes(), |text| self.value(text))).into_owned()
+        String::from_utf8_lossy(&self.redact_text(text.as_bytes(), |text| self.redact_value(text))).into_owned()
     }
 
     /// Redacts a text by the function `by`, and then keys and names of hosts in it. Bytes that are not UTF-8 stay unchanged
     /// if nothing is replaced.
-    fn replace(&self, bytes: &[u8], by: impl Fn(&str) -> String) -> Vec<u8> {
+    fn redact_text(&self, bytes: &[u8], by: impl Fn(&str) -> String) -> Vec<u8> {
         let text = String::from_utf8_lossy(bytes);
         let mut new = by(&text);
         for key in &self.keys {
-            new = new.replace(key, GONE);
+            new = new.replace(key, REPLACEMENT);
         }
-        if self.has(Redact::Hosts) {
-            new = self.without_hosts(&new);
+        if self.redacts(Redact::Hosts) {
+            new = self.replace_hosts(&new);
         }
         if new == text { bytes.to_vec() } else { new.into_bytes() }
     }
 
-    fn host(&self, name: &str) -> String {
-        let known = self.names.iter().find(|(known, _)| self.has(Redact::Hosts) && known == name);
+    fn host_alias(&self, name: &str) -> String {
+        let known = self.names.iter().find(|(known, _)| self.redacts(Redact::Hosts) && known == name);
         known.map_or_else(|| name.to_owned(), |(_, alias)| alias.clone())
     }
 
     /// Replaces the names of hosts in a text. If a longer name begins with the name of a host, all of it is replaced.
-    fn without_hosts(&self, text: &str) -> String {
+    fn replace_hosts(&self, text: &str) -> String {
         let is_inner =
             |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte));
         let mut out = String::new();
@@ -240,9 +247,7 @@ impl Redaction {
             if let Some((name, alias)) = found {
                 out += alias;
                 at += name.len();
-                let rest = text[at..]
-                    .bytes()
-                    .take_while(|byte| byte.is_ascii_alphanumeric() || b".-".contains(byte));
+                let rest = text[at..].bytes().take_while(|byte| byte.is_ascii_alphanumeric() || b".-".contains(byte));
                 at += rest.count();
             } else {
                 out.push(character);
@@ -253,25 +258,25 @@ impl Redaction {
     }
 
     /// Redacts the path of a file, but keeps the name of the file.
-    fn file(&self, path: &str) -> String {
+    fn redact_file_path(&self, path: &str) -> String {
         match path.rsplit_once('/') {
-            Some((directory, name)) if self.has(Redact::Paths) => {
-                format!("{}/{name}", self.directory(directory))
+            Some((directory, name)) if self.redacts(Redact::Paths) => {
+                format!("{}/{name}", self.directory_alias(directory))
             }
             _ => path.to_owned(),
         }
     }
 
-    fn directory(&self, path: &str) -> String {
-        if !self.has(Redact::Paths) || COMMON.contains(&path) {
+    fn directory_alias(&self, path: &str) -> String {
+        if !self.redacts(Redact::Paths) || COMMON_DIRECTORIES.contains(&path) {
             return path.to_owned();
         }
         format!("/~{:08x}", self.salt.hash_one(path) as u32)
     }
 
     /// Redacts an argument or the value of a variable, which may contain paths of files or directories.
-    fn value(&self, text: &str) -> String {
-        if !self.has(Redact::Paths) {
+    fn redact_value(&self, text: &str) -> String {
+        if !self.redacts(Redact::Paths) {
             return text.to_owned();
         }
         let pieces = text.split_inclusive(|character: char| ":=,;'\"".contains(character));
@@ -279,11 +284,11 @@ impl Redaction {
             let end = piece.find(|character: char| ":=,;'\"".contains(character)).unwrap_or(piece.len());
             let (path, separator) = piece.split_at(end);
             let name = path.rsplit('/').next().unwrap_or_default();
-            let is_file = FILES.iter().any(|ending| name.ends_with(ending)) || name.contains(".so.");
+            let is_file = KEPT_EXTENSIONS.iter().any(|ending| name.ends_with(ending)) || name.contains(".so.");
             let new = match path.contains('/') {
                 false => path.to_owned(),
-                true if is_file => self.file(path),
-                true => self.directory(path),
+                true if is_file => self.redact_file_path(path),
+                true => self.directory_alias(path),
             };
             new + separator
         };
@@ -291,21 +296,21 @@ impl Redaction {
     }
 }
 
-fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+fn split_at_byte(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == at)?;
     Some((&bytes[..end], &bytes[end + 1..]))
 }
 
-fn is_harmless(name: &[u8]) -> bool {
+fn is_harmless_variable(name: &[u8]) -> bool {
     let own = VARIABLES.iter().filter(|variable| variable.content == Content::Harmless);
-    let mut known = launchers::names(|launcher| launcher.numbers)
+    let mut known = launchers::collect_names(|launcher| launcher.numbers)
         .chain(own.map(|variable| variable.name))
         .chain(HARMLESS.iter().copied());
-    rank::is_one(name) || known.any(|known| known.as_bytes() == name)
+    rank::is_rank_variable(name) || known.any(|known| known.as_bytes() == name)
 }
 
 /// Returns the length in bytes of the part of a library's entry before the path.
-fn before_path(bytes: &[u8]) -> Option<usize> {
+fn path_offset(bytes: &[u8]) -> Option<usize> {
     let before = 33 + usize::from(*bytes.get(32)?);
     (bytes.len() >= before).then_some(before)
 }

@@ -4,7 +4,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum, ValueHint};
 use cupeer_export::trace::TraceForm;
 use cupeer_views::FORMS;
-use cupeer_views::form::Form;
+use cupeer_views::form::ReportForm;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -27,7 +27,7 @@ pub struct ReportArgs {
     pub dir: Vec<PathBuf>,
     /// Form of the report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: ReportForm,
+    pub format: FormChoice,
     /// Write to FILE instead of stdout
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
@@ -80,24 +80,23 @@ pub struct ReportArgs {
 
 /// A form of the report by its name. One of the forms is the trace, which shows the recording itself.
 #[derive(Clone, Copy)]
-pub struct ReportForm(&'static dyn Form);
+pub struct FormChoice(&'static dyn ReportForm);
 
-impl ValueEnum for ReportForm {
+impl ValueEnum for FormChoice {
     fn value_variants<'a>() -> &'a [Self] {
-        static ALL: LazyLock<Vec<ReportForm>> = LazyLock::new(|| {
-            FORMS.iter().copied().chain([&TraceForm as &dyn Form]).map(ReportForm).collect()
-        });
+        static ALL: LazyLock<Vec<FormChoice>> =
+            LazyLock::new(|| FORMS.iter().copied().chain([&TraceForm as &dyn ReportForm]).map(FormChoice).collect());
         &ALL
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        let about = self.about();
+        let about = self.properties();
         Some(PossibleValue::new(about.name).help(about.help))
     }
 }
 
-impl Deref for ReportForm {
-    type Target = dyn Form;
+impl Deref for FormChoice {
+    type Target = dyn ReportForm;
 
     fn deref(&self) -> &Self::Target {
         self.0

@@ -5,7 +5,7 @@
 
 use super::JobPart;
 use anyhow::{Context, Result, anyhow, ensure};
-use cupeer_record::plain::{self, Links};
+use cupeer_record::plain::{self, SymbolicLinks};
 use flate2::Compression;
 use flate2::read::{GzDecoder, MultiGzDecoder};
 use flate2::write::GzEncoder;
@@ -19,13 +19,14 @@ pub const SUFFIX: &str = ".cupeer.json.gz";
 const SCHEMA: &str = "cupeer-reduced/1";
 /// First bytes of the text of a reduced file of any version.
 const FIRST_BYTES: &[u8; 26] = br#"{"schema":"cupeer-reduced/"#;
-/// Largest number of decompressed bytes per byte of the file. Real files have some dozens.
+/// Largest number of decompressed bytes per byte of the file: a file with more is refused. Real files have some
+/// dozens.
 const MOST_RATIO: u64 = 400;
 /// Number of decompressed bytes that even a small file may have.
 const LEAST_ROOM: u64 = 16 << 20;
 
 #[derive(Serialize, Deserialize)]
-struct File<T> {
+struct ReducedFile<T> {
     schema: String,
     /// The version of cupeer that wrote the file.
     made_by: String,
@@ -34,22 +35,22 @@ struct File<T> {
 
 /// The first fields of a file, which all versions have.
 #[derive(Deserialize)]
-struct Head {
+struct FileHead {
     schema: String,
     #[serde(default)]
     made_by: String,
 }
 
 /// Returns true if a file has the name of a reduced file.
-pub fn is_named(path: &Path) -> bool {
+pub fn has_reduced_name(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes())
 }
 
 /// Returns true if a file begins as a reduced file.
-pub fn is_written(path: &Path) -> bool {
+pub fn begins_as_reduced(path: &Path) -> bool {
     let begins = || {
         let mut begin = [0; FIRST_BYTES.len()];
-        let mut text = GzDecoder::new(plain::open(path, Links::Followed).ok()?);
+        let mut text = GzDecoder::new(plain::open(path, SymbolicLinks::Followed).ok()?);
         text.read_exact(&mut begin).ok()?;
         Some(begin == *FIRST_BYTES)
     };
@@ -57,14 +58,14 @@ pub fn is_written(path: &Path) -> bool {
 }
 
 /// Returns true if a file is a reduced file, by its name or by its first bytes.
-pub fn is_one(path: &Path) -> bool {
-    path.is_file() && (is_named(path) || is_written(path))
+pub fn is_reduced_file(path: &Path) -> bool {
+    path.is_file() && (has_reduced_name(path) || begins_as_reduced(path))
 }
 
 impl JobPart {
     /// Writes the file.
     pub fn write(&self, out: impl Write) -> io::Result<()> {
-        let file = File { schema: SCHEMA.into(), made_by: env!("CARGO_PKG_VERSION").into(), part: self };
+        let file = ReducedFile { schema: SCHEMA.into(), made_by: env!("CARGO_PKG_VERSION").into(), part: self };
         let mut out = BufWriter::with_capacity(1 << 16, GzEncoder::new(out, Compression::default()));
         serde_json::to_writer(&mut out, &file)?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?.flush()
@@ -89,7 +90,7 @@ impl JobPart {
     /// ```
     pub fn read(path: &Path) -> Result<JobPart> {
         let failed = || path.display().to_string();
-        let file = plain::open(path, Links::Followed).with_context(failed)?;
+        let file = plain::open(path, SymbolicLinks::Followed).with_context(failed)?;
         let size = file.metadata().with_context(failed)?.len();
         let room = size.saturating_mul(MOST_RATIO).max(LEAST_ROOM);
         let mut reduced = Self::from_reader(BufReader::new(file), room).with_context(failed)?;
@@ -113,37 +114,37 @@ impl JobPart {
     ///
     /// The text is not that of a reduced file, or is damaged.
     pub fn from_text(text: &[u8]) -> Result<JobPart> {
-        let file: File<JobPart> = match serde_json::from_slice(text) {
+        let file: ReducedFile<JobPart> = match serde_json::from_slice(text) {
             Ok(file) => file,
-            Err(error) => return Err(why_not(text, &error)),
+            Err(error) => return Err(refusal_error(text, &error)),
         };
-        ensure!(file.schema == SCHEMA, "{}", foreign(&file.schema, &file.made_by));
+        ensure!(file.schema == SCHEMA, "{}", foreign_schema_message(&file.schema, &file.made_by));
         let part = file.part;
         ensure!(
-            part.is_sound(),
+            part.is_consistent(),
             "it is damaged: it names processes that it does not have, or ends before it begins"
         );
         Ok(part)
     }
 
-    fn is_sound(&self) -> bool {
+    fn is_consistent(&self) -> bool {
         let processes = self.processes.len();
         self.keys.len() == processes
             && self.record.began_ns <= self.record.ended_ns
             && self.functions.iter().all(|sum| sum.by_process.len() <= processes)
-            && self.found.is_sound(processes)
+            && self.found.is_consistent(processes)
     }
 }
 
 /// Returns the reason why a text is not a reduced file of this version.
-fn why_not(text: &[u8], error: &serde_json::Error) -> anyhow::Error {
-    match serde_json::from_slice::<Head>(text) {
-        Ok(head) if head.schema != SCHEMA => anyhow!(foreign(&head.schema, &head.made_by)),
+fn refusal_error(text: &[u8], error: &serde_json::Error) -> anyhow::Error {
+    match serde_json::from_slice::<FileHead>(text) {
+        Ok(head) if head.schema != SCHEMA => anyhow!(foreign_schema_message(&head.schema, &head.made_by)),
         _ => anyhow!("it is damaged, or no reduced file: {error}"),
     }
 }
 
-fn foreign(schema: &str, made_by: &str) -> String {
+fn foreign_schema_message(schema: &str, made_by: &str) -> String {
     let clean = |text: &str| text.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
     format!("it is of form '{}', made by cupeer {}; this one reads {SCHEMA}", clean(schema), clean(made_by))
 }

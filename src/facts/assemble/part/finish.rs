@@ -3,7 +3,7 @@
 use super::JobPart;
 use crate::follow::callers;
 use crate::follow::functions::{self, FunctionSum};
-use crate::infer::Member;
+use crate::infer::ProcessSummary;
 use cupeer_report::filter::Filter;
 use cupeer_report::model::{Device, Finding, Handle, Process, Report, SCHEMA, State, Uuid};
 use cupeer_report::verdict;
@@ -14,18 +14,16 @@ use std::collections::{BTreeMap, HashMap};
 impl JobPart {
     /// Returns the report.
     pub fn report(mut self, filter: &Filter) -> Report {
-        let members: Vec<Member> = self.processes.iter().map(member).collect();
-        let rank_of = |(i, member): (usize, &Member)| member.rank.filter(|_| filter.process(i));
+        let members: Vec<ProcessSummary> = self.processes.iter().map(summarize_process).collect();
+        let rank_of = |(i, member): (usize, &ProcessSummary)| member.rank.filter(|_| filter.has_process(i));
         let rank_of: Vec<Option<u32>> = members.iter().enumerate().map(rank_of).collect();
-        let sums: HashMap<&str, &FunctionSum> =
-            self.functions.iter().map(|sum| (&*sum.function, sum)).collect();
-        let rows = self.found.rows(&members, |name| sums.get(name).map(|sum| &sum.by_process[..]));
+        let sums: HashMap<&str, &FunctionSum> = self.functions.iter().map(|sum| (&*sum.function, sum)).collect();
+        let rows = self.found.join_rows(&members, |name| sums.get(name).map(|sum| &sum.by_process[..]));
         let findings: Vec<Finding> = rows.into_iter().map(|row| row.finding).collect();
-        let suppressed =
-            findings.iter().filter_map(|finding| Some((finding.suppressed_by.as_ref()?, finding.count)));
-        let suppressions = filter.suppressions.rows(suppressed);
-        self.record.hosts = hosts(&self.processes);
-        let devices = devices(self.devices, &self.processes);
+        let suppressed = findings.iter().filter_map(|finding| Some((finding.suppressed_by.as_ref()?, finding.count)));
+        let suppressions = filter.suppressions.rows_with_counts(suppressed);
+        self.record.hosts = host_names(&self.processes);
+        let devices = unique_devices(self.devices, &self.processes);
         let mut report = Report {
             schema: SCHEMA,
             record: self.record,
@@ -56,9 +54,9 @@ impl JobPart {
             unnamed: self.unnamed,
             source_lines: Vec::new(),
         };
-        freed_by_findings(&mut report);
-        verdict::decide(&mut report, filter.error_on.as_ref());
-        filter.apply(&mut report);
+        mark_freed_handles(&mut report);
+        verdict::grade_findings(&mut report, filter.error_on.as_ref());
+        filter.remove_unselected(&mut report);
         verdict::keep_clues(&mut report);
         report.processes.sort_by_key(|process| (process.rank.is_none(), process.rank, process.began_ns));
         report
@@ -67,10 +65,9 @@ impl JobPart {
 
 /// Sets the state of handles that were freed while open, according to findings of the freeing calls. For an importer that has
 /// ended since, the recording alone does not show how long it had a handle open.
-fn freed_by_findings(report: &mut Report) {
-    let told = report.findings.iter().filter(|finding| finding.tells(Tells::FreedWhileOpen));
-    let freed: Vec<_> =
-        told.flat_map(|finding| &finding.objects).filter_map(|object| object.fingerprint).collect();
+fn mark_freed_handles(report: &mut Report) {
+    let told = report.findings.iter().filter(|finding| finding.states_fact(Tells::FreedWhileOpen));
+    let freed: Vec<_> = told.flat_map(|finding| &finding.objects).filter_map(|object| object.fingerprint).collect();
     let is_open = |state: State| matches!(state, State::Open | State::OpenAtExit);
     for handle in report.handles.iter_mut().filter(|handle| freed.contains(&handle.fingerprint)) {
         let opens = handle.opens.iter_mut().map(|open| &mut open.state);
@@ -79,15 +76,15 @@ fn freed_by_findings(report: &mut Report) {
             .filter(|state| is_open(**state))
             .for_each(|state| *state = State::FreedWhileOpen);
     }
-    report.handles.sort_by_key(Handle::order);
+    report.handles.sort_by_key(Handle::sort_key);
 }
 
-fn member(process: &Process) -> Member {
-    Member { proc: process.proc.clone(), rank: process.rank, has_injected: process.injected > 0 }
+fn summarize_process(process: &Process) -> ProcessSummary {
+    ProcessSummary { proc: process.proc.clone(), rank: process.rank, has_injected: process.injected > 0 }
 }
 
 /// Returns the names of the hosts. If two hosts have the same name, the begin of the boot id is added.
-fn hosts(processes: &[Process]) -> Vec<String> {
+fn host_names(processes: &[Process]) -> Vec<String> {
     let mut boots: BTreeMap<&str, &str> = BTreeMap::new();
     for process in processes {
         boots.entry(&process.boot_id).or_insert(&process.host);
@@ -106,7 +103,7 @@ fn hosts(processes: &[Process]) -> Vec<String> {
 }
 
 /// Returns each device once, with its number.
-fn devices(all: Vec<Device>, processes: &[Process]) -> Vec<Device> {
+fn unique_devices(all: Vec<Device>, processes: &[Process]) -> Vec<Device> {
     let mut by_uuid = BTreeMap::new();
     for device in all {
         by_uuid.entry(device.uuid).or_insert(device);
@@ -128,7 +125,7 @@ fn device_numbers(processes: &[Process]) -> HashMap<Uuid, Option<u32>> {
         let visible = process.variables.get("CUDA_VISIBLE_DEVICES").map(String::as_str);
         for device in &process.devices {
             let number =
-                u32::try_from(device.ordinal).ok().and_then(|ordinal| uuid::number(ordinal, visible));
+                u32::try_from(device.ordinal).ok().and_then(|ordinal| uuid::unrestricted_number(ordinal, visible));
             if *by_device.entry(device.uuid).or_insert(number) != number {
                 disputed.push(device.uuid);
             }

@@ -16,11 +16,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 impl JobPart {
     /// Adds another part. Keeps at most `most_failures` single failures. Fails if both parts have the same process.
     pub fn add(&mut self, mut other: JobPart, most_failures: usize) -> Result<()> {
-        self.refuse_twice(&other)?;
+        self.refuse_common_process(&other)?;
         let ended = self.record.ended_ns.max(other.record.ended_ns);
-        self.age(ended);
-        other.age(ended);
-        let mut problems = self.apart(&other);
+        self.extend_open_rows(ended);
+        other.extend_open_rows(ended);
+        let mut problems = self.list_incompatibilities(&other);
         self.add_rows(other, most_failures);
         self.record.problems.append(&mut problems);
         Ok(())
@@ -71,23 +71,23 @@ impl JobPart {
         add_groups(&mut self.failure_groups, failure_groups);
         add_unnamed(&mut self.unnamed, unnamed);
         self.callers.extend(callers);
-        self.callers = callers::joined(std::mem::take(&mut self.callers));
-        add_up(&mut self.callers_more, callers_more);
+        self.callers = callers::merge_equal_callers(std::mem::take(&mut self.callers));
+        add_saturating(&mut self.callers_more, callers_more);
         self.handles.extend(handles);
-        self.handles.sort_by_key(|handle| handle.order());
-        add_up(&mut self.handles_more, handles_more);
-        add_up(&mut self.handles_more_bytes, handles_more_bytes);
+        self.handles.sort_by_key(|handle| handle.sort_key());
+        add_saturating(&mut self.handles_more, handles_more);
+        add_saturating(&mut self.handles_more_bytes, handles_more_bytes);
         join_memory((&mut self.memory, &mut self.memory_over_time), (memory, memory_over_time));
         self.pools.extend(pools);
-        pools::order(&mut self.pools);
-        self.leaks = leaks::joined(std::mem::take(&mut self.leaks).into_iter().chain(leaks).collect());
+        pools::sort_and_truncate(&mut self.pools);
+        self.leaks = leaks::merge_rows(std::mem::take(&mut self.leaks).into_iter().chain(leaks).collect());
         let kept = (&mut self.failures, &mut self.failures_more);
-        add_first(kept, (failures, failures_more), most_failures, |failure| failure.time_ns);
+        merge_first(kept, (failures, failures_more), most_failures, |failure| failure.time_ns);
         let kept = (&mut self.marks, &mut self.marks_more);
-        add_first(kept, (marks, marks_more), marks::MOST, |mark| mark.time_ns);
+        merge_first(kept, (marks, marks_more), marks::MOST_MARKS, |mark| mark.time_ns);
     }
 
-    fn refuse_twice(&self, other: &JobPart) -> Result<()> {
+    fn refuse_common_process(&self, other: &JobPart) -> Result<()> {
         let known: HashSet<&Proc> = self.processes.iter().map(|process| &process.proc).collect();
         if let Some(twice) = other.processes.iter().find(|process| known.contains(&process.proc)) {
             bail!(
@@ -102,7 +102,7 @@ impl JobPart {
 
     /// Returns sentences about properties of the parts because of which their handles cannot be followed from one to the
     /// other.
-    fn apart(&self, other: &JobPart) -> Vec<String> {
+    fn list_incompatibilities(&self, other: &JobPart) -> Vec<String> {
         let mut problems = Vec::new();
         let boots: BTreeSet<&str> = self.processes.iter().map(|process| process.boot_id.as_str()).collect();
         if let Some(both) = other.processes.iter().find(|process| boots.contains(process.boot_id.as_str())) {
@@ -120,16 +120,13 @@ impl JobPart {
     }
 
     /// Extends rows that last until the end of this part to the end of the merged data.
-    fn age(&mut self, ended: u64) {
+    fn extend_open_rows(&mut self, ended: u64) {
         let more = ended - self.record.ended_ns;
         if more == 0 {
             return;
         }
         let older = |age: &mut u64| *age = age.saturating_add(more);
-        self.processes
-            .iter_mut()
-            .flat_map(|process| &mut process.pending)
-            .for_each(|call| older(&mut call.age_ns));
+        self.processes.iter_mut().flat_map(|process| &mut process.pending).for_each(|call| older(&mut call.age_ns));
         for leak in &mut self.leaks {
             older(&mut leak.oldest_ns);
             older(&mut leak.youngest_ns);
@@ -209,7 +206,7 @@ fn add_faults(all: &mut Vec<Fault>, others: Vec<Fault>) {
                 known.processes = known.processes.saturating_add(fault.processes);
                 known.dry_run |= fault.dry_run;
                 let hits = (&mut known.hits, &mut known.hits_more);
-                add_first(hits, (fault.hits, fault.hits_more), MOST_HITS, |hit| hit.time_ns);
+                merge_first(hits, (fault.hits, fault.hits_more), MOST_HITS, |hit| hit.time_ns);
             }
             None => all.push(fault),
         }
@@ -225,7 +222,7 @@ fn join_allocations(all: &mut Allocations, other: Allocations) {
     all.multicast.append(&mut multicast);
     all.largest.append(&mut largest);
     all.largest_more = all.largest_more.saturating_add(largest_more);
-    virtual_memory::order(all);
+    virtual_memory::sort_and_truncate(all);
 }
 
 /// Adds memory rows. Each part has all processes of its hosts, and so all rows of their devices.
@@ -244,8 +241,7 @@ fn add_groups(all: &mut Vec<FailureGroup>, others: Vec<FailureGroup>) {
         let whose = (*injected, injected_by.clone(), *follows_fault, group.expected);
         (function.clone(), result.clone(), caller.clone(), whose)
     };
-    let mut places: HashMap<_, usize> =
-        all.iter().enumerate().map(|(place, group)| (key(group), place)).collect();
+    let mut places: HashMap<_, usize> = all.iter().enumerate().map(|(place, group)| (key(group), place)).collect();
     for group in others {
         let place = *places.entry(key(&group)).or_insert(all.len());
         let Some(known) = all.get_mut(place) else {
@@ -258,27 +254,26 @@ fn add_groups(all: &mut Vec<FailureGroup>, others: Vec<FailureGroup>) {
         known.last_ns = known.last_ns.max(group.last_ns);
         known.procs.extend(group.procs);
         known.procs_more = known.procs_more.saturating_add(group.procs_more);
-        keep_first(&mut known.procs, MOST_PROCS, &mut known.procs_more);
+        truncate_and_count(&mut known.procs, MOST_PROCS, &mut known.procs_more);
     }
-    all.sort_by_key(FailureGroup::order);
+    all.sort_by_key(FailureGroup::sort_key);
 }
 
 fn add_unnamed(all: &mut Vec<Unnamed>, others: Vec<Unnamed>) {
     for unnamed in others {
-        let is_same =
-            |known: &Unnamed| (&known.library, &known.reason) == (&unnamed.library, &unnamed.reason);
+        let is_same = |known: &Unnamed| (&known.library, &known.reason) == (&unnamed.library, &unnamed.reason);
         if !all.iter().any(is_same) {
             all.push(unnamed);
         }
     }
 }
 
-fn add_up(all: &mut u64, more: u64) {
+fn add_saturating(all: &mut u64, more: u64) {
     *all = all.saturating_add(more);
 }
 
 /// Adds rows. Keeps the first by time, and counts the others.
-fn add_first<T>(
+fn merge_first<T>(
     (all, all_more): (&mut Vec<T>, &mut u64),
     (others, more): (Vec<T>, u64),
     most: usize,
@@ -286,12 +281,12 @@ fn add_first<T>(
 ) {
     all.extend(others);
     all.sort_by_key(time);
-    add_up(all_more, more);
-    keep_first(all, most, all_more);
+    add_saturating(all_more, more);
+    truncate_and_count(all, most, all_more);
 }
 
 /// Keeps the first `most` elements, and adds the number of the others to `more`.
-fn keep_first<T>(all: &mut Vec<T>, most: usize, more: &mut u64) {
+fn truncate_and_count<T>(all: &mut Vec<T>, most: usize, more: &mut u64) {
     *more = more.saturating_add(all.len().saturating_sub(most) as u64);
     all.truncate(most);
 }

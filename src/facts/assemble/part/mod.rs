@@ -12,7 +12,7 @@ pub mod file;
 mod finish;
 mod merge;
 
-pub use directory::hangs;
+pub use directory::read_hangs;
 
 use crate::follow::callers::CallerSum;
 use crate::follow::functions::FunctionSum;
@@ -20,15 +20,15 @@ use crate::infer::FindingRows;
 use cupeer_record::Job;
 use cupeer_report::filter::Filter;
 use cupeer_report::model::{
-    Allocations, Clue, Device, Escaped, Failure, FailureGroup, Fault, Handle, Leak, Mark, Memory,
-    MemoryOverTime, Peer, Pool, Process, Record, State, Unnamed,
+    Allocations, Clue, Device, Escaped, Failure, FailureGroup, Fault, Handle, Leak, Mark, Memory, MemoryOverTime, Peer,
+    Pool, Process, Record, State, Unnamed,
 };
 use cupeer_report::suppress::Suppressions;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Extent of reduced data.
-pub struct About {
+pub struct PartExtent {
     /// Number of processes.
     pub processes: u64,
     /// Number of hosts.
@@ -39,13 +39,9 @@ pub struct About {
 
 impl JobPart {
     /// Returns the extent of the data.
-    pub fn about(&self) -> About {
+    pub fn extent(&self) -> PartExtent {
         let boots: BTreeSet<&str> = self.processes.iter().map(|process| process.boot_id.as_str()).collect();
-        About {
-            processes: self.processes.len() as u64,
-            hosts: boots.len() as u64,
-            events: self.record.events,
-        }
+        PartExtent { processes: self.processes.len() as u64, hosts: boots.len() as u64, events: self.record.events }
     }
 
     /// Returns the processes.
@@ -54,24 +50,24 @@ impl JobPart {
     }
 
     /// Sets the path of the recording that the report shows.
-    pub fn call(&mut self, path: &str) {
+    pub fn set_path(&mut self, path: &str) {
         path.clone_into(&mut self.record.path);
     }
 
     /// Adds the contents of a directory except for the records of processes, which were reduced.
-    pub fn note(&mut self, job: &Job) {
-        self.record.started.extend(job.started.iter().map(directory::started));
-        for hang in hangs(&job.hangs) {
+    pub fn add_other_files(&mut self, job: &Job) {
+        self.record.started.extend(job.started.iter().map(directory::started_row));
+        for hang in read_hangs(&job.hangs) {
             // A hang in the reduced data may lack its end, which the hang file has by now.
             self.record.hangs.retain(|known| known.time_ns != hang.time_ns);
             self.record.hangs.push(hang);
         }
-        self.escaped.extend(directory::bypassed(job));
-        self.record.add_quiet(directory::quiet(job));
+        self.escaped.extend(directory::bypassing_processes(job));
+        self.record.add_quiet(directory::unrecorded_processes(job));
         self.record.problems.extend(job.problems.iter().map(ToString::to_string));
     }
 
-    /// Suppresses the findings that entries match.
+    /// Suppresses the findings that match an entry of the suppressions.
     pub fn suppress(&mut self, suppressions: &Suppressions) {
         let programs: Vec<&str> = self.processes.iter().map(|process| process.program.as_str()).collect();
         self.found.suppress(suppressions, &programs);
@@ -79,7 +75,7 @@ impl JobPart {
 
     /// Returns the filter that selects all of the data.
     pub fn filter(&self, suppressions: Suppressions) -> Filter {
-        Filter::parts(self.processes.len(), suppressions)
+        Filter::all_processes(self.processes.len(), suppressions)
     }
 }
 

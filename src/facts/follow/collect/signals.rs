@@ -1,18 +1,18 @@
 //! Signals that a process received from outside of its run, as its launcher recorded them.
 
 use cupeer_record::{self as record, Job, launcher};
-use cupeer_report::endings::{KILL, is_asking};
+use cupeer_report::endings::{KILL, is_end_request};
 use cupeer_report::model::{Asked, Exit, ExitKind};
 use cupeer_spec::env;
 
-/// Largest delay in nanoseconds with which a launcher sees a signal that a process of its group received.
+/// A launcher sees a signal that a process of its group received at most this many nanoseconds later.
 const LATE: u64 = 1_000_000_000;
-/// Largest time in nanoseconds between a signal and the kill of a process that ignores it: schedulers wait up to some minutes.
+/// A process that ignores a signal is killed at most this many nanoseconds later: schedulers wait up to some minutes.
 const GRACE: u64 = 300_000_000_000;
 
 /// Returns the signal from outside because of which a process ended; `None` if the process ended by itself. The process still
 /// ran at the first time, and had ended by the second.
-pub fn asked_by(
+pub fn find_ending_signal(
     job: &Job,
     process: &record::Process,
     exit: Exit,
@@ -20,7 +20,7 @@ pub fn asked_by(
 ) -> Option<Asked> {
     let page = process.variable(env::STATUS)?;
     let ended = ended.unwrap_or(u64::MAX);
-    let is_its = |asked: &&launcher::Asked| {
+    let is_its = |asked: &&launcher::ReceivedSignal| {
         asked.boot_id == process.header.boot_id && page.starts_with(&format!("/proc/{}/", asked.launcher))
     };
     let mut asked = job.signals.iter().filter(is_its).map(|asked| Asked {
@@ -37,10 +37,10 @@ pub fn asked_by(
             ExitKind::Signal if exit.signal == Some(KILL) => is_before && is_soon,
             ExitKind::Died => {
                 let is_at_once = ended == u64::MAX || ended <= asked.at_ns.saturating_add(LATE);
-                is_before && is_at_once && is_asking(asked.signal)
+                is_before && is_at_once && is_end_request(asked.signal)
             }
             ExitKind::Returned if exit.code.is_some_and(|code| code > 0) => {
-                is_before && is_soon && is_asking(asked.signal) && asked.at_ns <= ran.saturating_add(LATE)
+                is_before && is_soon && is_end_request(asked.signal) && asked.at_ns <= ran.saturating_add(LATE)
             }
             _ => false,
         }

@@ -4,37 +4,37 @@
 //! again reveal descriptors that the process does not close, although cupeer does not record `close`.
 
 use super::CallSite;
-use crate::follow::steps::Steps;
+use crate::follow::steps::StepTimes;
 use cupeer_record::Call;
-use cupeer_report::places::Stack;
+use cupeer_report::places::StackNumber;
 use cupeer_report::values;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, HashMap};
 
 #[derive(Default)]
-pub struct Descriptors {
-    pub exported: Numbers,
-    pub imported: Numbers,
+pub struct FileDescriptors {
+    pub exported: DescriptorNumbers,
+    pub imported: DescriptorNumbers,
     /// The numbers of descriptors by place. The key is true for a place that exports descriptors, and false for one that
     /// imports them.
-    pub places: BTreeMap<(bool, Stack), Numbers>,
+    pub places: BTreeMap<(bool, StackNumber), DescriptorNumbers>,
     /// The place that last exported or imported a descriptor with each number.
-    holders: HashMap<i32, (bool, Stack), foldhash::fast::RandomState>,
+    holders: HashMap<i32, (bool, StackNumber), foldhash::fast::RandomState>,
     /// The last export.
-    pub last: Option<SentDescriptor>,
+    pub last_export: Option<SentDescriptor>,
 }
 
 /// The numbers of the descriptors that one place exported or imported.
 #[derive(Default)]
-pub struct Numbers {
-    /// Number of calls.
+pub struct DescriptorNumbers {
+    /// Number of calls that exported or imported one of the descriptors.
     pub times: u64,
     /// For each number, the ordinal and the time of the last call with it.
     known: HashMap<i32, (u64, u64), foldhash::fast::RandomState>,
     /// The times of all calls.
-    pub calls: Steps,
-    /// The first call.
+    pub calls: StepTimes,
+    /// The first call that exported or imported one of the descriptors.
     pub first: Option<CallSite>,
     pub last: u64,
 }
@@ -48,18 +48,18 @@ pub struct SentDescriptor {
     pub fingerprint: u64,
 }
 
-impl Descriptors {
-    /// Notes a call that succeeded.
-    pub fn call(&mut self, function: FnId, call: &Call, made: impl FnOnce() -> CallSite) {
+impl FileDescriptors {
+    /// Adds the descriptor that a successful call exported or imported, if any.
+    pub fn note_call(&mut self, function: FnId, call: &Call, made: impl FnOnce() -> CallSite) {
         let spec = function.spec();
-        let descriptor = |argument| values::descriptor(call, argument);
+        let descriptor = |argument| values::shared_descriptor(call, argument);
         if let Some((object, (fd, fingerprint))) =
             spec.exports().and_then(|shared| Some((shared.object, descriptor(shared.handle)?)))
         {
             let made = made();
             self.add(fd, made, true);
             self.exported.add(fd, made);
-            self.last = Some(SentDescriptor { call: made, object, fingerprint });
+            self.last_export = Some(SentDescriptor { call: made, object, fingerprint });
         } else if let Some((fd, _)) = spec.opens().and_then(|shared| descriptor(shared.handle)) {
             let made = made();
             self.add(fd, made, false);
@@ -77,7 +77,7 @@ impl Descriptors {
     }
 }
 
-impl Numbers {
+impl DescriptorNumbers {
     fn add(&mut self, fd: i32, made: CallSite) {
         self.known.insert(fd, (self.times, made.at));
         self.calls.add(made.at);
@@ -87,7 +87,7 @@ impl Numbers {
     }
 
     /// Returns the calls whose numbers were not used again, in order: the ordinal of each among all calls, and its time.
-    pub fn kept(&self) -> Vec<(u64, u64)> {
+    pub fn not_reused(&self) -> Vec<(u64, u64)> {
         let mut kept: Vec<(u64, u64)> = self.known.values().copied().collect();
         kept.sort_unstable();
         kept

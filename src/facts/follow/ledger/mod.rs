@@ -17,54 +17,54 @@ mod taken;
 
 use cupeer_record::Call;
 use cupeer_report::model::Uuid;
-use cupeer_report::places::Stack;
+use cupeer_report::places::StackNumber;
 use cupeer_report::results;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use std::collections::{HashMap, HashSet};
-use taken::Taken;
+use taken::WaitingHandle;
 
-/// Largest number of stored times in which one process had one handle open: the first, and the latest ones.
+/// Number of stored periods in which one process had one handle open: the first, and the latest ones.
 const MOST_TIMES: usize = 4;
 
 /// A set of processes whose fingerprints are comparable: one boot of one host, and one key.
 pub type HandleDomain = u16;
 
 #[derive(Default)]
-pub struct Ledger {
+pub struct HandleTable {
     numbers: HashMap<(HandleDomain, Object, u64), u32, foldhash::fast::RandomState>,
-    handles: Vec<Entry>,
+    handles: Vec<HandleEntry>,
     /// The fingerprints of handles that fault plans damaged.
-    pub damage: Damage,
+    pub damage: DamagedHandles,
 }
 
 /// The fingerprints of handles that fault plans damaged.
 #[derive(Default)]
-pub struct Damage {
+pub struct DamagedHandles {
     /// The fingerprints that the plans list.
     listed: HashSet<u64>,
     /// Fingerprints that fault plans wrote into outputs. A handle with such a fingerprint and without an exporter is damaged.
     changed: HashSet<u64>,
 }
 
-impl Damage {
+impl DamagedHandles {
     /// Creates the set from the fingerprints in the files of fault plans.
-    pub fn new(listed: impl Iterator<Item = u64>) -> Damage {
-        Damage { listed: listed.collect(), changed: HashSet::new() }
+    pub fn new(listed: impl Iterator<Item = u64>) -> DamagedHandles {
+        DamagedHandles { listed: listed.collect(), changed: HashSet::new() }
     }
 
     /// Returns true if the files of fault plans list a fingerprint as damaged.
-    pub fn has(&self, fingerprint: u64) -> bool {
+    pub fn has_listed(&self, fingerprint: u64) -> bool {
         !self.listed.is_empty() && self.listed.contains(&fingerprint)
     }
 
     /// Returns true if a handle is damaged according to the files of fault plans, or to the events of all processes.
-    pub fn is_of(&self, entry: &Entry) -> bool {
-        self.has(entry.fingerprint) || entry.export.is_none() && self.changed.contains(&entry.fingerprint)
+    pub fn has_damaged(&self, entry: &HandleEntry) -> bool {
+        self.has_listed(entry.fingerprint) || entry.export.is_none() && self.changed.contains(&entry.fingerprint)
     }
 }
 
-pub struct Entry {
+pub struct HandleEntry {
     pub domain: HandleDomain,
     pub kind: Object,
     pub fingerprint: u64,
@@ -85,11 +85,11 @@ pub struct Export {
     pub address: u64,
     pub bytes: Option<u64>,
     pub device: Option<Uuid>,
-    pub ended: Option<Ended>,
+    pub ended: Option<ObjectEnd>,
     /// The ends of the object after which the same handle was exported again; at most [`MOST_TIMES`].
-    pub ended_before: Vec<Ended>,
+    pub ended_before: Vec<ObjectEnd>,
     /// Possible ends of the object; at most [`MOST_TIMES`].
-    pub perhaps_ended: Vec<Ended>,
+    pub perhaps_ended: Vec<ObjectEnd>,
     /// True if the live table says that the object was freed while others had it open. Set only if events of the exporter are
     /// missing.
     pub freed_while_open: bool,
@@ -101,26 +101,26 @@ pub struct Export {
 
 /// The end of an object, and the call that ended it, as far as known.
 #[derive(Clone, Copy)]
-pub struct Ended {
+pub struct ObjectEnd {
     pub at: Option<u64>,
     pub by: Option<FnId>,
     pub site: Option<Site>,
     /// Time at which the same handle was next exported again.
-    pub anew: Option<u64>,
+    pub exported_again_at: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
 pub struct Site {
     pub seq: u64,
     pub tid: u32,
-    pub stack: Stack,
+    pub stack: StackNumber,
     /// True if the call has a finding already.
     pub is_judged: bool,
 }
 
 impl Export {
     /// Returns the offset in the allocation of the last pointer that was exported before a time, in bytes.
-    pub fn inside(&self, at: u64) -> u64 {
+    pub fn offset_at(&self, at: u64) -> u64 {
         let before = self.inside.iter().rev().find(|(since, _)| *since <= at).or(self.inside.first());
         before.map_or(0, |(_, inside)| *inside)
     }
@@ -137,7 +137,7 @@ impl Export {
 }
 
 impl Site {
-    pub fn new(call: &Call, stack: Stack, is_judged: bool) -> Site {
+    pub fn new(call: &Call, stack: StackNumber, is_judged: bool) -> Site {
         Site { seq: call.seq, tid: call.tid, stack, is_judged }
     }
 }
@@ -155,20 +155,20 @@ pub struct CallSite {
 pub struct Import {
     pub process: usize,
     pub device: Option<Uuid>,
-    pub times: Vec<Time>,
-    /// Number of times that are not stored, between the first and the second stored time.
-    left_out: u64,
+    pub times: Vec<OpenPeriod>,
+    /// Number of periods that are not stored: those between the first and the second stored one.
+    times_left_out: u64,
     pub opened: u64,
     /// Opens of the handle after it had been closed.
-    pub again: Reopened,
+    pub reopened: Reopened,
     pub failed: Vec<(i32, u64)>,
     last_failed: u64,
     /// Number of opens that failed because of a fault plan, or because a fault plan had damaged the handle.
     pub injected: u64,
-    /// Time of the last open that failed for another reason.
-    pub last_unasked: Option<u64>,
+    /// Time of the last open that failed without a fault plan.
+    pub last_uninjected_failure: Option<u64>,
     /// The failures by result and caller; at most [`MOST_TIMES`].
-    pub failing: Vec<Failing>,
+    pub open_failures: Vec<OpenFailures>,
 }
 
 /// Opens of a handle after its last close: their number, the longest time between, and the duration of all calls that opened
@@ -181,33 +181,33 @@ pub struct Reopened {
 }
 
 /// Failures of one process to open one handle, with one result and from one place.
-pub struct Failing {
-    /// The first of these calls.
+pub struct OpenFailures {
+    /// The first of the failed calls.
     pub call: CallSite,
-    /// Time at which the last of these calls began.
+    /// Time at which the last of the failed calls began.
     pub last: u64,
     pub result: i32,
     pub count: u64,
     /// True if a fault plan caused the failure, or damaged the handle.
     pub is_injected: bool,
     pub message: Option<Box<[u8]>>,
-    /// The current context of the first of these calls, and its device.
-    pub current: Current,
+    /// The current context of the first of the failed calls, and its device.
+    pub current: CurrentContext,
 }
 
 /// The current context of a call, and its device as the process numbers it.
 #[derive(Clone, Copy, Default)]
-pub struct Current {
+pub struct CurrentContext {
     pub context: Option<u64>,
     pub device: Option<i32>,
 }
 
-/// A time in which a process had a handle open: from its first open until it was closed as often as it was opened.
-pub struct Time {
+/// A period in which a process had a handle open: from its first open until it was closed as often as it was opened.
+pub struct OpenPeriod {
     pub opened: u64,
-    pub ended: Option<Ended>,
+    pub ended: Option<ObjectEnd>,
     /// Time since which a fault plan prevents the close.
-    pub kept: Option<u64>,
+    pub close_prevented_since: Option<u64>,
     /// The function of the first open; for an entry of the live table, the function that programs usually call.
     pub function: FnId,
     pub site: Site,
@@ -221,28 +221,29 @@ pub struct Time {
     pub device: Option<Uuid>,
     /// The address at which the handle was opened.
     pub address: u64,
-    /// The current context at the open, and its device.
-    pub current: Current,
+    /// The current context at the first open, and its device.
+    pub current: CurrentContext,
     /// Further opens from other places than the first, by place; at most [`MOST_TIMES`].
-    pub again: Vec<Again>,
+    pub opens_elsewhere: Vec<OpensElsewhere>,
 }
 
-/// Opens of a handle that is open already, from one other place.
-pub struct Again {
+/// Opens of a handle that is open already, from one place other than that of the first open.
+pub struct OpensElsewhere {
     pub site: Site,
-    /// Time of the first of these opens.
+    /// Time of the first of the opens.
     pub first: u64,
     pub last: u64,
     pub count: u64,
-    /// Number of these opens that were closed. It is known only for events, because each open of an event returns a new event.
+    /// Number of the opens that were closed. It is known only for events, because each open of an event returns a new
+    /// event.
     pub closed: u64,
-    /// Number of opens of the handle without a close at the last of these opens.
+    /// Number of opens of the handle without a close when the last of the opens was made.
     pub open: u64,
 }
 
 /// A call that exported a handle.
 #[derive(Clone, Copy)]
-pub struct Exported {
+pub struct ExportCall {
     /// Index of the exporting process.
     pub process: usize,
     /// Thread of the call.
@@ -251,77 +252,77 @@ pub struct Exported {
     pub at: u64,
 }
 
-impl Ledger {
+impl HandleTable {
     /// Creates an empty handle table, with the fingerprints of damaged handles.
-    pub fn with(damage: Damage) -> Ledger {
-        Ledger { damage, ..Ledger::default() }
+    pub fn with(damage: DamagedHandles) -> HandleTable {
+        HandleTable { damage, ..HandleTable::default() }
     }
 
-    pub fn handles(&self) -> &[Entry] {
+    pub fn handles(&self) -> &[HandleEntry] {
         &self.handles
     }
 
     /// Returns the handles that fault plans did not damage.
-    pub fn undamaged(&self) -> impl Iterator<Item = &Entry> {
-        self.handles.iter().filter(|entry| !self.damage.is_of(entry))
+    pub fn undamaged_handles(&self) -> impl Iterator<Item = &HandleEntry> {
+        self.handles.iter().filter(|entry| !self.damage.has_damaged(entry))
     }
 
     /// Returns the handles that processes exported and that fault plans did not damage.
-    pub fn exports(&self) -> impl Iterator<Item = (&Entry, &Export)> {
-        self.undamaged().filter_map(|entry| Some((entry, entry.export.as_deref()?)))
+    pub fn undamaged_exports(&self) -> impl Iterator<Item = (&HandleEntry, &Export)> {
+        self.undamaged_handles().filter_map(|entry| Some((entry, entry.export.as_deref()?)))
     }
 
-    pub fn handle(&self, domain: HandleDomain, kind: Object, fingerprint: u64) -> Option<&Entry> {
+    pub fn find_handle(&self, domain: HandleDomain, kind: Object, fingerprint: u64) -> Option<&HandleEntry> {
         self.numbers.get(&(domain, kind, fingerprint)).map(|number| &self.handles[*number as usize])
     }
 
     /// Returns the handle with a fingerprint, for any kind of object.
-    pub fn any(&self, domain: HandleDomain, fingerprint: u64) -> Option<&Entry> {
-        Object::ALL.iter().find_map(|kind| self.handle(domain, *kind, fingerprint))
+    pub fn find_of_any_kind(&self, domain: HandleDomain, fingerprint: u64) -> Option<&HandleEntry> {
+        Object::ALL.iter().find_map(|kind| self.find_handle(domain, *kind, fingerprint))
     }
 
     /// Returns the number of the handle with two fingerprints, which is added if it is new.
-    fn number(&mut self, domain: HandleDomain, kind: Object, (fingerprint, checked): (u64, u64)) -> u32 {
+    fn number_or_add(&mut self, domain: HandleDomain, kind: Object, (fingerprint, checked): (u64, u64)) -> u32 {
         *self.numbers.entry((domain, kind, fingerprint)).or_insert_with(|| {
             let (export, imports) = (None, Vec::new());
-            self.handles.push(Entry { domain, kind, fingerprint, checked, export, imports });
+            self.handles.push(HandleEntry { domain, kind, fingerprint, checked, export, imports });
             (self.handles.len() - 1) as u32
         })
     }
 
     /// Returns the last stored call that exported a handle before a time.
-    pub fn exported(
+    pub fn last_export_before(
         &self,
         domain: HandleDomain,
         kind: Object,
         fingerprint: u64,
         opened: u64,
-    ) -> Option<Exported> {
-        let export = self.handle(domain, kind, fingerprint)?.export.as_ref()?;
+    ) -> Option<ExportCall> {
+        let export = self.find_handle(domain, kind, fingerprint)?.export.as_ref()?;
         let call = if export.last.at <= opened { export.last } else { export.first };
-        Some(Exported { process: export.process, tid: call.site.tid, at: call.at })
+        Some(ExportCall { process: export.process, tid: call.site.tid, at: call.at })
     }
 }
 
-impl Entry {
+impl HandleEntry {
     /// Returns the opens of the handle by a process.
     pub fn import_by(&self, process: usize) -> Option<&Import> {
         self.imports.iter().find(|import| import.process == process)
     }
 
     /// Returns all times in which processes had the handle open.
-    pub fn times(&self) -> impl Iterator<Item = (&Import, &Time)> {
+    pub fn open_periods(&self) -> impl Iterator<Item = (&Import, &OpenPeriod)> {
         self.imports.iter().flat_map(|import| import.times.iter().map(move |time| (import, time)))
     }
 
     /// Returns the import of a process, which is added if there is none. Processes are read one after the other.
-    fn import(&mut self, process: usize) -> &mut Import {
-        let index = self.import_index(process);
+    fn import_or_add(&mut self, process: usize) -> &mut Import {
+        let index = self.import_index_or_add(process);
         &mut self.imports[index]
     }
 
     /// Returns the index of the import of a process, which is added if there is none. Imports are never removed.
-    fn import_index(&mut self, process: usize) -> usize {
+    fn import_index_or_add(&mut self, process: usize) -> usize {
         let known = self.imports.iter().rposition(|import| import.process == process);
         known.unwrap_or_else(|| {
             // Most handles are opened by one process.
@@ -339,82 +340,89 @@ fn reserve_one<T>(list: &mut Vec<T>) {
     }
 }
 
-impl Time {
+impl OpenPeriod {
     /// Returns the first call that opened the handle in this time.
-    pub fn call(&self) -> CallSite {
+    pub fn first_call(&self) -> CallSite {
         CallSite { function: self.function, site: self.site, at: self.opened }
     }
 
     /// Returns the number of opens and of closes before the time `at`; zeros if unknown.
-    pub fn uses(&self, at: u64) -> (u64, u64) {
+    pub fn opens_and_closes_before(&self, at: u64) -> (u64, u64) {
         if self.last < at && self.closes.1 < at { (self.times, self.closes.0) } else { (0, 0) }
     }
 
     /// Returns the opens from another place than the first.
-    fn again_at(&mut self, stack: Stack) -> Option<&mut Again> {
-        self.again.iter_mut().find(|again| again.site.stack == stack)
+    fn opens_from(&mut self, stack: StackNumber) -> Option<&mut OpensElsewhere> {
+        self.opens_elsewhere.iter_mut().find(|again| again.site.stack == stack)
     }
 
     /// Returns the place with the most opens that were not closed. For events, it may be another place than that of the first
     /// open.
-    pub fn place(&self, kind: Object) -> Site {
-        let left = |again: &Again| again.count - again.closed;
-        let others: u64 = self.again.iter().map(left).sum();
-        let most = self.again.iter().max_by_key(|again| left(again)).filter(|_| kind == Object::Event);
+    pub fn place_with_most_open(&self, kind: Object) -> Site {
+        let left = |again: &OpensElsewhere| again.count - again.closed;
+        let others: u64 = self.opens_elsewhere.iter().map(left).sum();
+        let most = self.opens_elsewhere.iter().max_by_key(|again| left(again)).filter(|_| kind == Object::Event);
         most.filter(|most| left(most) > self.count.saturating_sub(others)).map_or(self.site, |most| most.site)
     }
 
-    fn again(&mut self, taken: &Taken) {
+    fn add_repeated_open(&mut self, taken: &WaitingHandle) {
         let CallSite { site, at, .. } = taken.call;
         if site.stack == self.site.stack {
             return;
         }
-        if let Some(known) = self.again.iter_mut().find(|again| again.site.stack == site.stack) {
+        if let Some(known) = self.opens_elsewhere.iter_mut().find(|again| again.site.stack == site.stack) {
             known.count += 1;
             known.last = at;
-        } else if self.again.len() < MOST_TIMES {
-            reserve_one(&mut self.again);
-            self.again.push(Again { site, first: at, last: at, count: 1, closed: 0, open: self.count });
+        } else if self.opens_elsewhere.len() < MOST_TIMES {
+            reserve_one(&mut self.opens_elsewhere);
+            self.opens_elsewhere.push(OpensElsewhere {
+                site,
+                first: at,
+                last: at,
+                count: 1,
+                closed: 0,
+                open: self.count,
+            });
         }
     }
 }
 
 impl Import {
     /// Adds an open of the handle.
-    fn open(&mut self, taken: &Taken) {
+    fn add_open(&mut self, taken: &WaitingHandle) {
         self.opened += 1;
-        self.again.spent += taken.took;
+        self.reopened.spent += taken.took;
         self.device = taken.uuid;
         match self.times.last_mut() {
             Some(time) if time.ended.is_none() => {
                 time.times += 1;
                 time.count += 1;
                 time.last = time.last.max(taken.call.at);
-                time.again(taken);
+                time.add_repeated_open(taken);
             }
             last => {
                 if let Some(closed) = last.and_then(|time| time.ended?.at) {
-                    self.again.times += 1;
-                    self.again.longest = self.again.longest.max(taken.call.at.saturating_sub(closed));
+                    self.reopened.times += 1;
+                    self.reopened.longest = self.reopened.longest.max(taken.call.at.saturating_sub(closed));
                 }
                 if self.times.len() == MOST_TIMES {
                     self.times.remove(1);
-                    self.left_out += 1;
+                    self.times_left_out += 1;
                 }
                 reserve_one(&mut self.times);
-                self.times.push(taken.time(1));
+                self.times.push(taken.new_period(1));
             }
         }
     }
 
     /// Returns the time of each open; `None` if not all times are stored.
-    pub fn all_opened(&self) -> Option<Vec<u64>> {
-        let is_known = self.left_out == 0 && self.times.iter().all(|time| time.times <= 2);
+    pub fn all_open_times(&self) -> Option<Vec<u64>> {
+        let is_known = self.times_left_out == 0 && self.times.iter().all(|time| time.times <= 2);
         is_known.then(|| self.times.iter().flat_map(|time| [time.opened, time.last]).collect())
     }
 
     /// Counts an open of the same object by a damaged copy of the handle.
-    fn count_in(&mut self) {
+    fn count_damaged_copy(&mut self) {
         if let Some(time) = self.times.last_mut() {
             time.count += 1;
         }
@@ -422,13 +430,11 @@ impl Import {
 
     /// Returns the last time at which the handle is known to have been open; 0 if it was never open.
     pub fn open_until(&self) -> u64 {
-        self.times
-            .last()
-            .map_or(0, |time| time.ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(time.opened)))
+        self.times.last().map_or(0, |time| time.ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(time.opened)))
     }
 
     /// Adds a close: of one open or, if `for_good`, of all opens. Returns true if the handle is not open any more.
-    fn close(&mut self, ended: Ended, for_good: bool) -> bool {
+    fn add_close(&mut self, ended: ObjectEnd, for_good: bool) -> bool {
         let Some(time) = self.times.last_mut().filter(|time| time.ended.is_none()) else { return true };
         time.count = if for_good { 0 } else { time.count.saturating_sub(1) };
         if time.count == 0 {
@@ -439,30 +445,30 @@ impl Import {
         time.count == 0
     }
 
-    fn keep(&mut self, at: u64) {
+    fn note_prevented_close(&mut self, at: u64) {
         if let Some(time) = self.times.last_mut().filter(|time| time.ended.is_none()) {
-            time.kept.get_or_insert(at);
+            time.close_prevented_since.get_or_insert(at);
         }
     }
 
-    fn fail(&mut self, failing: Failing, device: Option<Uuid>) {
+    fn add_failure(&mut self, failing: OpenFailures, device: Option<Uuid>) {
         self.device = device;
         self.last_failed = self.last_failed.max(failing.call.at);
         self.injected += u64::from(failing.is_injected);
         if !failing.is_injected {
-            self.last_unasked = self.last_unasked.max(Some(failing.call.at));
+            self.last_uninjected_failure = self.last_uninjected_failure.max(Some(failing.call.at));
         }
-        results::count(&mut self.failed, failing.result, failing.count);
-        let key = |failing: &Failing| {
+        results::add_count(&mut self.failed, failing.result, failing.count);
+        let key = |failing: &OpenFailures| {
             (failing.result, failing.call.site.stack, failing.call.site.is_judged, failing.is_injected)
         };
-        let alike = |known: &&mut Failing| key(known) == key(&failing);
-        if let Some(known) = self.failing.iter_mut().find(alike) {
+        let alike = |known: &&mut OpenFailures| key(known) == key(&failing);
+        if let Some(known) = self.open_failures.iter_mut().find(alike) {
             known.count = known.count.saturating_add(failing.count);
             known.last = known.last.max(failing.last);
-        } else if self.failing.len() < MOST_TIMES {
-            reserve_one(&mut self.failing);
-            self.failing.push(failing);
+        } else if self.open_failures.len() < MOST_TIMES {
+            reserve_one(&mut self.open_failures);
+            self.open_failures.push(failing);
         }
     }
 }

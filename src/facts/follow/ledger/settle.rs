@@ -1,6 +1,6 @@
 //! Decides what the entries of the handle table mean after all processes have been read.
 
-use super::{Entry, Export, HandleDomain, Import, Ledger, Time};
+use super::{Export, HandleDomain, HandleEntry, HandleTable, Import, OpenPeriod};
 use cupeer_report::model::{
     Allocator, Asked, Codes, FailedOpen, Fingerprint, Handle, HandleAccess, Open, Proc, State, Unknown,
 };
@@ -14,7 +14,7 @@ pub struct ProcessEnd {
     pub proc: Proc,
     /// True if the process is running; `None` if unknown.
     pub alive: Option<bool>,
-    /// Time of its last event.
+    /// Time of the last event of the process.
     pub last_seen: u64,
     /// Time until which the process is known to have run, even without calls.
     pub ran_until: u64,
@@ -28,7 +28,7 @@ pub struct ProcessEnd {
     pub has_gaps: bool,
     pub is_ended_on_purpose: bool,
     /// The signal from outside because of which the process ended.
-    pub asked: Option<Asked>,
+    pub ending_signal: Option<Asked>,
     /// True if the process ended with an error or crashed, and nothing outside caused that.
     pub has_failed: bool,
 }
@@ -40,36 +40,36 @@ impl ProcessEnd {
     }
 
     /// Returns true if objects without a recorded release were really not released by the program.
-    pub fn shows_what_is_left(&self) -> bool {
+    pub fn shows_leaks(&self) -> bool {
         self.alive.is_some() && self.has_all_calls() && !self.is_ended_on_purpose
     }
 }
 
-impl Ledger {
+impl HandleTable {
     /// Returns the rows of the report. `accesses` has the reads and writes of processes in the memory of each handle, sorted by
     /// the number of the handle.
     pub fn rows(
         self,
         fates: &[ProcessEnd],
         accesses: Vec<(usize, Vec<HandleAccess>)>,
-        allocator: impl Fn(&Entry) -> Option<Allocator>,
+        allocator: impl Fn(&HandleEntry) -> Option<Allocator>,
     ) -> Vec<Handle> {
-        let originals = self.originals();
+        let originals = self.originals_of_copies();
         drop(self.numbers);
         let damage = self.damage;
         let (mut alike, mut accesses) = (SharedValues::default(), accesses.into_iter().peekable());
         let row = |(number, entry)| Handle {
             allocator: allocator(&entry),
             accesses: accesses.next_if(|(of, _)| *of == number).map(|(_, its)| its).unwrap_or_default(),
-            ..row(&entry, fates, &originals, damage.is_of(&entry), &mut alike)
+            ..row(&entry, fates, &originals, damage.has_damaged(&entry), &mut alike)
         };
         let mut rows: Vec<Handle> = self.handles.into_iter().enumerate().map(row).collect();
-        rows.sort_by_key(Handle::order);
+        rows.sort_by_key(Handle::sort_key);
         rows
     }
 
     /// Returns the exported handles with the same checked bytes as handles without an exporter: these are damaged copies.
-    pub fn originals(&self) -> HashMap<(HandleDomain, &'static str, u64), Fingerprint> {
+    pub fn originals_of_copies(&self) -> HashMap<(HandleDomain, &'static str, u64), Fingerprint> {
         let mut originals = HashMap::new();
         for entry in self.handles.iter().filter(|entry| entry.export.is_none()) {
             originals.insert((entry.domain, entry.kind.word(), entry.checked), None);
@@ -107,7 +107,7 @@ fn share_value<T: Eq + Hash>(all: &mut HashSet<Rc<T>>, value: T) -> Rc<T> {
 }
 
 fn row(
-    entry: &Entry,
+    entry: &HandleEntry,
     fates: &[ProcessEnd],
     originals: &HashMap<(HandleDomain, &'static str, u64), Fingerprint>,
     is_on_purpose: bool,
@@ -121,10 +121,10 @@ fn row(
     for import in &entry.imports {
         let fate = &fates[import.process];
         for (i, time) in import.times.iter().enumerate() {
-            opens.push(open(import, i, time, entry, fates));
+            opens.push(open_row(import, i, time, entry, fates));
         }
         if !import.failed.is_empty() {
-            let codes = share_value(&mut alike.codes, results::named(None, &import.failed));
+            let codes = share_value(&mut alike.codes, results::name_results(None, &import.failed));
             let proc = fate.proc.clone();
             let injected = import.injected;
             failed.push(FailedOpen { proc, codes, injected, last_ns: import.last_failed });
@@ -161,14 +161,14 @@ fn row(
         opens,
         failed,
         accesses: Vec::new(),
-        unknown: share_value(&mut alike.unknown, unknown(entry, damaged_from.is_some(), fates)),
+        unknown: share_value(&mut alike.unknown, unknown_fields(entry, damaged_from.is_some(), fates)),
     }
 }
 
 /// Reason why the facts about an allocation are unknown.
 const NOT_MADE: &str = "the call that made it is not in the recording";
 
-fn unknown(entry: &Entry, is_damaged: bool, fates: &[ProcessEnd]) -> Unknown {
+fn unknown_fields(entry: &HandleEntry, is_damaged: bool, fates: &[ProcessEnd]) -> Unknown {
     let mut unknown = Unknown::new();
     match entry.export.as_deref() {
         None => {
@@ -198,22 +198,22 @@ fn unknown(entry: &Entry, is_damaged: bool, fates: &[ProcessEnd]) -> Unknown {
     unknown
 }
 
-fn open(import: &Import, index: usize, time: &Time, entry: &Entry, fates: &[ProcessEnd]) -> Open {
+fn open_row(import: &Import, index: usize, time: &OpenPeriod, entry: &HandleEntry, fates: &[ProcessEnd]) -> Open {
     let fate = &fates[import.process];
     Open {
         proc: fate.proc.clone(),
-        state: state(time, entry, fate, fates),
+        state: open_state(time, entry, fate, fates),
         opened_ns: time.opened,
         closed_ns: time.ended.and_then(|ended| ended.at),
         closed_by: time.ended.and_then(|ended| Some(ended.by?.spec().name())),
         device: time.device,
         tid: time.site.tid,
         times: time.times,
-        earlier: if index == 1 { import.left_out } else { 0 },
+        earlier: if index == 1 { import.times_left_out } else { 0 },
     }
 }
 
-fn state(time: &Time, entry: &Entry, opener: &ProcessEnd, fates: &[ProcessEnd]) -> State {
+fn open_state(time: &OpenPeriod, entry: &HandleEntry, opener: &ProcessEnd, fates: &[ProcessEnd]) -> State {
     let export = entry.export.as_deref();
     let is_freed_for_all = !entry.kind.outlives_its_maker();
     let freed_between = |end: u64| {
@@ -226,14 +226,14 @@ fn state(time: &Time, entry: &Entry, opener: &ProcessEnd, fates: &[ProcessEnd]) 
     }
     // The call that closed it may be missing.
     if opener.has_lost {
-        return if time.is_kept(opener) { State::OpenOnPurpose } else { State::Open };
+        return if time.is_kept_by_fault_plan(opener) { State::OpenOnPurpose } else { State::Open };
     }
     // A process that has ended certainly still had its open handles at its last event.
     let until = if opener.alive == Some(true) { u64::MAX } else { opener.last_seen };
-    if freed_between(time.kept.map_or(until, |kept| kept.min(until))) {
+    if freed_between(time.close_prevented_since.map_or(until, |kept| kept.min(until))) {
         return State::FreedWhileOpen;
     }
-    if time.is_kept(opener) {
+    if time.is_kept_by_fault_plan(opener) {
         return State::OpenOnPurpose;
     }
     let exporter = export.map(|export| &fates[export.process]);
@@ -247,7 +247,7 @@ fn state(time: &Time, entry: &Entry, opener: &ProcessEnd, fates: &[ProcessEnd]) 
     }
 }
 
-impl Time {
+impl OpenPeriod {
     /// Returns the time until which the handle was certainly open; `None` if it was not closed, or if events of the opener were
     /// overwritten: then the recorded close may belong to a later open at the same address.
     pub fn closed_at(&self, opener: &ProcessEnd) -> Option<u64> {
@@ -255,32 +255,32 @@ impl Time {
     }
 
     /// Returns true if a fault plan keeps the handle open, or ended the process that would have closed it.
-    pub fn is_kept(&self, opener: &ProcessEnd) -> bool {
-        self.kept.is_some() || opener.is_ended_on_purpose
+    pub fn is_kept_by_fault_plan(&self, opener: &ProcessEnd) -> bool {
+        self.close_prevented_since.is_some() || opener.is_ended_on_purpose
     }
 }
 
-impl Ledger {
+impl HandleTable {
     /// Returns the handles that were opened and not closed, and that no fault plan kept open. Processes whose recording lacks
     /// calls are left out.
-    pub fn each_open(&self, fates: &[ProcessEnd]) -> impl Iterator<Item = (&Entry, &Import, &Time)> {
+    pub fn unclosed_opens(&self, fates: &[ProcessEnd]) -> impl Iterator<Item = (&HandleEntry, &Import, &OpenPeriod)> {
         self.handles.iter().flat_map(move |entry| {
             let last = entry.imports.iter().filter_map(|import| Some((import, import.times.last()?)));
             let open = last.filter(|(import, time)| {
                 let fate = &fates[import.process];
-                time.ended.is_none() && !fate.has_lost && !time.is_kept(fate)
+                time.ended.is_none() && !fate.has_lost && !time.is_kept_by_fault_plan(fate)
             });
             open.map(move |(import, time)| (entry, import, time))
         })
     }
 
     /// Returns each import of memory with its export, if known. They show the pairs of devices that IPC connects.
-    pub fn each_pair(&self) -> impl Iterator<Item = (&Import, Option<&Export>)> {
-        let originals = self.originals();
-        let is_reached = |entry: &&Entry| entry.kind.is_memory() && !entry.kind.is_granted();
+    pub fn memory_imports(&self) -> impl Iterator<Item = (&Import, Option<&Export>)> {
+        let originals = self.originals_of_copies();
+        let is_reached = |entry: &&HandleEntry| entry.kind.is_memory() && !entry.kind.needs_granted_access();
         self.handles.iter().filter(is_reached).flat_map(move |entry| {
             let original = originals.get(&(entry.domain, entry.kind.word(), entry.checked));
-            let original = || self.handle(entry.domain, entry.kind, original?.0)?.export.as_deref();
+            let original = || self.find_handle(entry.domain, entry.kind, original?.0)?.export.as_deref();
             let export = entry.export.as_deref().or_else(original);
             entry.imports.iter().map(move |import| (import, export))
         })

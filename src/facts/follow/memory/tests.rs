@@ -1,21 +1,21 @@
-use super::asleep::State;
+use super::asleep::RangeState;
 use super::*;
 use crate::follow::ledger::{CallSite, Site};
 use cupeer_model::View;
 use cupeer_record::{Call, writer};
-use cupeer_report::places::Stacks;
+use cupeer_report::places::StackTable;
 use cupeer_spec::function::FnId;
 
 pub const DEVICES: [Uuid; 2] = [Uuid([0x10; 16]), Uuid([0x20; 16])];
 
-pub fn memory() -> Memory {
-    Memory::new(0, DEVICES.map(Some).to_vec())
+pub fn memory() -> ProcessMemory {
+    ProcessMemory::new(0, DEVICES.map(Some).to_vec())
 }
 
-fn see(memory: &mut Memory, call: &Call) {
+fn see(memory: &mut ProcessMemory, call: &Call) {
     let (function, site) =
-        (call.function.unwrap(), Site::new(call, Stacks::default().number(0, 0, &[], &[]), false));
-    memory.call(function, call, CallSite { function, site, at: call.start });
+        (call.function.unwrap(), Site::new(call, StackTable::default().find_or_add(0, 0, &[], &[]), false));
+    memory.apply_call(function, call, CallSite { function, site, at: call.start });
 }
 
 /// A call that succeeds and takes some time, with these arguments.
@@ -23,31 +23,31 @@ fn call(function: FnId, (start, end): (u64, u64), arguments: &[(&str, u64)]) -> 
     let mut call = writer::call(function, start, end);
     for (name, value) in arguments {
         let argument = function.spec().args().iter().find(|argument| argument.name() == *name).unwrap();
-        writer::set(&mut call, name, &value.to_le_bytes()[..argument.stored()]);
+        writer::set(&mut call, name, &value.to_le_bytes()[..argument.stored_size()]);
     }
     call
 }
 
 /// Makes an allocation that can be shared as a descriptor.
-pub fn create(memory: &mut Memory, at: (u64, u64), handle: u64, size: u64, device: i32) {
+pub fn create(memory: &mut ProcessMemory, at: (u64, u64), handle: u64, size: u64, device: i32) {
     let mut call = call(FnId::cuMemCreate, at, &[("handle", handle), ("size", size)]);
     let properties = [1, 1, 1, device].map(i32::to_le_bytes).concat();
     writer::set(&mut call, "prop", &properties);
     see(memory, &call);
 }
 
-fn simple(memory: &mut Memory, function: FnId, at: u64, arguments: &[(&str, u64)]) {
+fn simple(memory: &mut ProcessMemory, function: FnId, at: u64, arguments: &[(&str, u64)]) {
     see(memory, &call(function, (at, at + 1), arguments));
 }
 
-fn grant(memory: &mut Memory, at: u64, (ptr, size): (u64, u64), access: &[(i32, i32)]) {
+fn grant(memory: &mut ProcessMemory, at: u64, (ptr, size): (u64, u64), access: &[(i32, i32)]) {
     let mut call = call(FnId::cuMemSetAccess, (at, at + 1), &[("ptr", ptr), ("size", size)]);
     let elements = access.iter().flat_map(|(device, flags)| [1, *device, *flags]);
     call.details.elements = vec![(2, elements.flat_map(i32::to_le_bytes).collect())];
     see(memory, &call);
 }
 
-fn own(memory: &Memory, device: usize) -> Sum {
+fn own(memory: &ProcessMemory, device: usize) -> UsageSum {
     memory.state.keeper.own.get(&Location::Device(DEVICES[device])).copied().unwrap_or_default()
 }
 
@@ -62,14 +62,14 @@ fn memory_is_there_while_there_is_a_handle_or_a_mapping() {
     // By an address inside of the mapping the process gets a handle again, which may be another number.
     simple(&mut memory, FnId::cuMemRetainAllocationHandle, 7, &[("handle", 0xb), ("addr", 0x1010)]);
     simple(&mut memory, FnId::cuMemUnmap, 9, &[("ptr", 0x1000), ("size", 100)]);
-    let kept = memory.state.allocations.named(0xb).unwrap();
+    let kept = memory.state.allocations.find_by_name(0xb).unwrap();
     let history = &kept.history;
     assert_eq!((kept.references, history.retained, history.released, kept.mappings), (1, 1, 1, 0));
     assert_eq!(own(&memory, 1).now, 1);
     simple(&mut memory, FnId::cuMemRelease, 11, &[("handle", 0xb)]);
-    assert_eq!(own(&memory, 1), Sum { times: 1, now: 0, bytes: 0, most: 100 });
+    assert_eq!(own(&memory, 1), UsageSum { times: 1, now: 0, bytes: 0, most: 100 });
     create(&mut memory, (13, 14), 0xb, 1, 1);
-    memory.settle(u64::MAX);
+    memory.apply_returned(u64::MAX);
     assert_eq!(memory.allocations().count(), 1, "nobody else knew it");
 }
 
@@ -99,11 +99,11 @@ fn a_handle_that_another_thread_gets_anew_is_another_allocation() {
     // It is released while the other thread is in the call that gets its number.
     create(&mut memory, (10, 30), 0xa, 7, 0);
     simple(&mut memory, FnId::cuMemRelease, 20, &[("handle", 0xa)]);
-    memory.settle(u64::MAX);
-    assert_eq!(own(&memory, 0), Sum { times: 2, now: 1, bytes: 7, most: 100 });
+    memory.apply_returned(u64::MAX);
+    assert_eq!(own(&memory, 0), UsageSum { times: 2, now: 1, bytes: 7, most: 100 });
     // An entry whose end was not recorded gives way.
     create(&mut memory, (40, 41), 0xa, 9, 0);
-    memory.settle(u64::MAX);
+    memory.apply_returned(u64::MAX);
     assert_eq!((own(&memory, 0).now, own(&memory, 0).bytes), (1, 9));
 }
 
@@ -119,7 +119,7 @@ fn failed_or_invented_objects_are_not_there() {
     simple(&mut memory, FnId::cuMemAddressReserve, 5, &[("ptr", 0x3000), ("size", 64)]);
     simple(&mut memory, FnId::cuMemAddressReserve, 7, &[("ptr", 0x4000), ("size", 16)]);
     simple(&mut memory, FnId::cuMemAddressFree, 9, &[("ptr", 0x3000), ("size", 64)]);
-    assert_eq!(memory.state.keeper.reserved, Sum { times: 2, now: 1, bytes: 16, most: 80 });
+    assert_eq!(memory.state.keeper.reserved, UsageSum { times: 2, now: 1, bytes: 16, most: 80 });
 }
 
 #[test]
@@ -132,22 +132,22 @@ fn access_is_counted_by_the_device_and_whose_memory_it_is() {
     // Over a hole, for the memory's own device too.
     grant(&mut memory, 7, (0x1000, 0x2000), &[(0, 3), (1, 3)]);
     grant(&mut memory, 9, (0x1000, 100), &[(0, 1)]);
-    memory.settle(u64::MAX);
-    let key = (DEVICES[0], Source::Made(Location::Device(DEVICES[1])));
+    memory.apply_returned(u64::MAX);
+    let key = (DEVICES[0], AllocationSource::Made(Location::Device(DEVICES[1])));
     assert_eq!(memory.state.keeper.reach.len(), 1, "a device is not its own peer");
     assert_eq!(
         (
             memory.state.keeper.reach[&key].granted,
-            memory.state.keeper.reach[&key].on,
-            memory.state.keeper.reach[&key].last
+            memory.state.keeper.reach[&key].mappings_now,
+            memory.state.keeper.reach[&key].last_granted
         ),
         (2, 2, 9)
     );
     grant(&mut memory, 11, (0x1000, 100), &[(0, 0)]);
-    memory.settle(u64::MAX);
-    assert_eq!((memory.state.keeper.reach[&key].on, memory.state.keeper.reach[&key].off), (1, None));
+    memory.apply_returned(u64::MAX);
+    assert_eq!((memory.state.keeper.reach[&key].mappings_now, memory.state.keeper.reach[&key].lost_at), (1, None));
     simple(&mut memory, FnId::cuMemUnmap, 13, &[("ptr", 0x1000), ("size", 0x2000)]);
-    assert_eq!((memory.state.keeper.reach[&key].on, memory.state.keeper.reach[&key].off), (0, Some(13)));
+    assert_eq!((memory.state.keeper.reach[&key].mappings_now, memory.state.keeper.reach[&key].lost_at), (0, Some(13)));
     assert_eq!((memory.state.keeper.mapped.now, memory.state.keeper.mapped.most), (0, 200));
 }
 
@@ -156,17 +156,17 @@ fn handle_bytes(fingerprint: u64) -> Vec<u8> {
     [fingerprint, fingerprint].map(u64::to_le_bytes).concat().into_iter().chain([9, 0, 0, 0]).collect()
 }
 
-pub fn import(memory: &mut Memory, at: u64, handle: u64, fingerprint: u64) {
+pub fn import(memory: &mut ProcessMemory, at: u64, handle: u64, fingerprint: u64) {
     let mut call = call(FnId::cuMemImportFromShareableHandle, (at, at + 1), &[("handle", handle)]);
     writer::set(&mut call, "osHandle", &handle_bytes(fingerprint));
     see(memory, &call);
 }
 
-pub fn export(memory: &mut Memory, at: u64, handle: u64, fingerprint: u64) {
+pub fn export(memory: &mut ProcessMemory, at: u64, handle: u64, fingerprint: u64) {
     let mut call = call(FnId::cuMemExportToShareableHandle, (at, at + 1), &[("handle", handle)]);
     writer::set(&mut call, "shareableHandle", &handle_bytes(fingerprint));
     see(memory, &call);
-    memory.settle(u64::MAX);
+    memory.apply_returned(u64::MAX);
 }
 
 #[test]
@@ -178,8 +178,8 @@ fn a_mapping_keeps_its_allocation_when_another_one_gets_the_handle() {
     // The driver gives the number out again.
     create(&mut memory, (7, 8), 0xa, 7, 0);
     grant(&mut memory, 9, (0x1000, 100), &[(0, 3)]);
-    memory.settle(u64::MAX);
-    let key = (DEVICES[0], Source::Made(Location::Device(DEVICES[1])));
+    memory.apply_returned(u64::MAX);
+    let key = (DEVICES[0], AllocationSource::Made(Location::Device(DEVICES[1])));
     assert_eq!(memory.state.keeper.reach[&key].granted, 1, "it lies on the other device");
     assert_eq!((own(&memory, 0).bytes, own(&memory, 1).bytes), (7, 100));
     simple(&mut memory, FnId::cuMemUnmap, 11, &[("ptr", 0x1000), ("size", 100)]);
@@ -192,8 +192,8 @@ fn a_release_that_seems_to_come_before_what_it_releases_counts() {
     let mut memory = memory();
     create(&mut memory, (1, 20), 0xa, 100, 0);
     simple(&mut memory, FnId::cuMemRelease, 10, &[("handle", 0xa)]);
-    memory.settle(u64::MAX);
-    assert_eq!(own(&memory, 0), Sum { times: 1, now: 0, bytes: 0, most: 100 });
+    memory.apply_returned(u64::MAX);
+    assert_eq!(own(&memory, 0), UsageSum { times: 1, now: 0, bytes: 0, most: 100 });
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn each_import_of_a_pool_is_destroyed_by_itself() {
     let mut memory = memory();
     let mut call = |function: FnId, argument, at| {
         simple(&mut memory, function, at, &[(argument, 7)]);
-        memory.settle(u64::MAX);
+        memory.apply_returned(u64::MAX);
         memory.state.pools.each().map(|pool| pool.history.destroyed).collect::<Vec<_>>()
     };
     let import = FnId::cuMemPoolImportFromShareableHandle;
@@ -218,17 +218,18 @@ fn the_device_of_an_import_is_the_one_that_the_driver_told() {
     call.details.owner = Some((0, 1));
     see(&mut memory, &call);
     simple(&mut memory, FnId::cuMemMap, 3, &[("ptr", 0x1000), ("size", 100), ("handle", 0xb)]);
-    memory.settle(u64::MAX);
-    let known = memory.state.allocations.named(0xb).unwrap();
-    assert_eq!((known.device, known.history.home), (Some(1), Some(DEVICES[1])));
+    memory.apply_returned(u64::MAX);
+    let known = memory.state.allocations.find_by_name(0xb).unwrap();
+    assert_eq!((known.device, known.history.device), (Some(1), Some(DEVICES[1])));
     assert!(known.is_imported());
 }
 
 #[test]
 fn ranges_sleep_until_memory_is_mapped_there_again_or_their_addresses_are_freed() {
     let mut memory = memory();
-    let state =
-        |memory: &Memory, at| memory.state.keeper.asleep.at(at).map(|range| (range.name, range.state.state));
+    let state = |memory: &ProcessMemory, at| {
+        memory.state.keeper.unmapped_ranges.range_at(at).map(|range| (range.name, range.state.state))
+    };
     simple(&mut memory, FnId::cuMemAddressReserve, 1, &[("ptr", 0x1000), ("size", 0x400)]);
     for (at, start) in [(3, 0x1000), (5, 0x1100), (7, 0x1200)] {
         create(&mut memory, (at, at + 1), start, 0x100, 0);
@@ -237,15 +238,19 @@ fn ranges_sleep_until_memory_is_mapped_there_again_or_their_addresses_are_freed(
     assert_eq!(state(&memory, 0x1000), None);
     simple(&mut memory, FnId::cuMemUnmap, 9, &[("ptr", 0x1000), ("size", 0x300)]);
     simple(&mut memory, FnId::cuMemMap, 11, &[("ptr", 0x1100), ("size", 0x100), ("handle", 0x1100)]);
-    memory.settle(u64::MAX);
+    memory.apply_returned(u64::MAX);
     let asleep = [0x10ff, 0x1100, 0x12ff, 0x1300].map(|at| state(&memory, at));
-    let wanted =
-        [Some((0x1000, State::Asleep)), Some((0x1100, State::Awake)), Some((0x1200, State::Asleep)), None];
-    assert_eq!((asleep, memory.state.keeper.asleep.bytes()), (wanted, 0x200));
+    let wanted = [
+        Some((0x1000, RangeState::Unmapped)),
+        Some((0x1100, RangeState::MappedAgain)),
+        Some((0x1200, RangeState::Unmapped)),
+        None,
+    ];
+    assert_eq!((asleep, memory.state.keeper.unmapped_ranges.unmapped_bytes()), (wanted, 0x200));
     simple(&mut memory, FnId::cuMemUnmap, 13, &[("ptr", 0x1000), ("size", 0x400)]);
     simple(&mut memory, FnId::cuMemAddressFree, 15, &[("ptr", 0x1000), ("size", 0x400)]);
-    assert_eq!(state(&memory, 0x1000), Some((0x1000, State::Freed)));
+    assert_eq!(state(&memory, 0x1000), Some((0x1000, RangeState::Freed)));
     simple(&mut memory, FnId::cuMemAddressReserve, 17, &[("ptr", 0x1000), ("size", 0x400)]);
-    memory.settle(u64::MAX);
-    assert_eq!((state(&memory, 0x1000), memory.state.keeper.asleep.bytes()), (None, 0));
+    memory.apply_returned(u64::MAX);
+    assert_eq!((state(&memory, 0x1000), memory.state.keeper.unmapped_ranges.unmapped_bytes()), (None, 0));
 }

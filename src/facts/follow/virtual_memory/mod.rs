@@ -13,6 +13,6 @@ mod teams;
 #[cfg(test)]
 mod tests;
 
-pub use join::{AllocationImport, ImportGraph, Origin, Until};
-pub use rows::{access, handle_types, order};
-pub use teams::Waiting;
+pub use join::{AllocationImport, AllocationOrigin, ImportGraph, RetentionEnd};
+pub use rows::{access_rows, handle_type_names, sort_and_truncate};
+pub use teams::WaitingBind;

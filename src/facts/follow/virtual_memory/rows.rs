@@ -4,9 +4,9 @@
 //! that importers keep alive and the largest have rows.
 
 use super::join;
-use super::join::{ImportGraph, ImportedAllocation, Origin, Until, most};
+use super::join::{AllocationOrigin, ImportGraph, ImportedAllocation, RetentionEnd, most_bytes_at_once};
 use crate::follow::ledger::settle::ProcessEnd;
-use crate::follow::memory::{Location, Memory, OwnAllocation, OwnMapping, Source};
+use crate::follow::memory::{AllocationSource, Location, OwnAllocation, OwnMapping, ProcessMemory};
 use cupeer_model::{Id, Table};
 use cupeer_report::model::{
     Access, AddressSpace, Allocation, Allocations, DeviceMemory, Fingerprint, Kept, Mapping, Uuid,
@@ -15,7 +15,7 @@ use cupeer_spec::abi::{CUmemAccess_flags, CUmemAllocationHandleType};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
-/// Largest number of rows of single allocations.
+/// Number of rows of single allocations: those that importers keep first, then the largest.
 const MOST_SINGLE_ROWS: usize = 20;
 /// Largest number of mappings, and of exports, in the row of one allocation.
 const MOST_PARTS: usize = 4;
@@ -27,12 +27,12 @@ impl ImportGraph<'_> {
         let mut kept = BTreeMap::new();
         let mut singles = Vec::new();
         for (process, memory) in self.processes.iter().enumerate() {
-            let held = self.held(process);
-            rows.devices.extend(devices(self, process, &held, fates));
+            let held = self.imported_allocations(process);
+            rows.devices.extend(device_rows(self, process, &held, fates));
             rows.spaces.extend(address_space(memory, &fates[process]));
             let mut is_kept = HashSet::new();
             for held in &held {
-                if let Some(found) = self.kept(process, held, fates) {
+                if let Some(found) = self.retention(process, held, fates) {
                     is_kept.insert(held.origin);
                     let by = (found.until.word(), found.by_exit);
                     kept.entry((process, found.owner, held.location, by))
@@ -42,62 +42,61 @@ impl ImportGraph<'_> {
             }
             let has = |allocation: &&OwnAllocation| allocation.history.ended.is_none();
             let all = memory.allocations().filter(has).map(|allocation| {
-                let origin = self.origin(process, allocation.id);
-                (is_kept.contains(&origin), self.bytes(origin, allocation), process, allocation.id)
+                let origin = self.find_origin(process, allocation.id);
+                (is_kept.contains(&origin), self.size_of(origin, allocation), process, allocation.id)
             });
             singles.extend(all);
         }
-        rows.kept = kept.into_iter().map(|(key, all)| self::kept(key, &all, fates, now)).collect();
-        rows.kept.sort_by_key(place);
+        rows.kept = kept.into_iter().map(|(key, all)| self::kept_row(key, &all, fates, now)).collect();
+        rows.kept.sort_by_key(sort_key);
         singles.sort_by_key(|(kept, bytes, process, number)| (!kept, Reverse(*bytes), *process, *number));
         rows.largest_more = singles.len().saturating_sub(MOST_SINGLE_ROWS) as u64;
         singles.truncate(MOST_SINGLE_ROWS);
-        rows.multicast = self.teams(fates);
+        rows.multicast = self.multicast_rows(fates);
         rows.largest = single_rows(self, &singles, fates);
         rows
     }
 
     /// Returns the size of an allocation; 0 if unknown.
-    fn bytes(&self, origin: Origin, own: &OwnAllocation) -> u64 {
-        self.allocation(origin).and_then(|allocation| allocation.size()).or(own.size()).unwrap_or(0)
+    fn size_of(&self, origin: AllocationOrigin, own: &OwnAllocation) -> u64 {
+        self.allocation_of(origin).and_then(|allocation| allocation.size()).or(own.size()).unwrap_or(0)
     }
 }
 
 /// Sorts rows that come from several parts of a job, and drops rows of single allocations beyond the largest number.
-pub fn order(rows: &mut Allocations) {
-    rows.kept.sort_by_key(place);
+pub fn sort_and_truncate(rows: &mut Allocations) {
+    rows.kept.sort_by_key(sort_key);
     // Objects without a known creator come last.
     rows.multicast.sort_by_key(|row| row.made_by.is_none());
     rows.largest.sort_by_key(|row| (!row.kept, Reverse(row.bytes.unwrap_or(0))));
-    rows.largest_more =
-        rows.largest_more.saturating_add(rows.largest.len().saturating_sub(MOST_SINGLE_ROWS) as u64);
+    rows.largest_more = rows.largest_more.saturating_add(rows.largest.len().saturating_sub(MOST_SINGLE_ROWS) as u64);
     rows.largest.truncate(MOST_SINGLE_ROWS);
 }
 
 /// Returns the sort key of a row about kept memory.
-fn place(kept: &Kept) -> (bool, Reverse<u64>) {
-    (kept.until != Until::Now.word(), Reverse(kept.bytes))
+fn sort_key(kept: &Kept) -> (bool, Reverse<u64>) {
+    (kept.until != RetentionEnd::Now.word(), Reverse(kept.bytes))
 }
 
-impl Until {
+impl RetentionEnd {
     fn word(self) -> &'static str {
         match self {
-            Until::Now => "now",
-            Until::Exit(_) => "exit",
-            Until::GivenUp(_) => "given up",
+            RetentionEnd::Now => "now",
+            RetentionEnd::Exit(_) => "exit",
+            RetentionEnd::GivenUp(_) => "given up",
         }
     }
 
-    fn at(self) -> Option<u64> {
+    fn time(self) -> Option<u64> {
         match self {
-            Until::Now => None,
-            Until::Exit(at) | Until::GivenUp(at) => Some(at),
+            RetentionEnd::Now => None,
+            RetentionEnd::Exit(at) | RetentionEnd::GivenUp(at) => Some(at),
         }
     }
 }
 
 /// Returns the memory of a process on each device.
-fn devices(
+fn device_rows(
     imports: &ImportGraph,
     process: usize,
     held: &[ImportedAllocation],
@@ -106,7 +105,7 @@ fn devices(
     let memory = &imports.processes[process];
     let mut rows: BTreeMap<Location, DeviceMemory> = BTreeMap::new();
     let row = |location: Location| {
-        let ((place, device), proc) = (location.place(), fates[process].proc.clone());
+        let ((place, device), proc) = (location.to_report_location(), fates[process].proc.clone());
         DeviceMemory { proc, location: place, device, ..DeviceMemory::default() }
     };
     for (location, own) in &memory.state.keeper.own {
@@ -132,10 +131,10 @@ fn devices(
         spans.entry(held.location).or_default().push((held.since, held.until, held.bytes));
     }
     for (location, spans) in spans {
-        rows.entry(location).and_modify(|row| row.imported_most_bytes = most(spans.into_iter()));
+        rows.entry(location).and_modify(|row| row.imported_most_bytes = most_bytes_at_once(spans.into_iter()));
     }
     for mapping in memory.state.mappings.each() {
-        let of = memory.state.allocations.entry(mapping.of);
+        let of = memory.state.allocations.find(mapping.allocation);
         let location = of.map_or(Location::Unknown, |of| imports.location_of_own(process, of));
         let row = rows.entry(location).or_insert_with(|| row(location));
         row.mapped_bytes = row.mapped_bytes.saturating_add(mapping.bytes);
@@ -143,7 +142,7 @@ fn devices(
     rows.into_values().collect()
 }
 
-fn address_space(memory: &Memory, fate: &ProcessEnd) -> Option<AddressSpace> {
+fn address_space(memory: &ProcessMemory, fate: &ProcessEnd) -> Option<AddressSpace> {
     let (reserved, mapped) = (memory.state.keeper.reserved, memory.state.keeper.mapped);
     let is_used = reserved.times > 0 || mapped.times > 0;
     is_used.then(|| AddressSpace {
@@ -154,63 +153,59 @@ fn address_space(memory: &Memory, fate: &ProcessEnd) -> Option<AddressSpace> {
         mappings: mapped.now,
         mapped_bytes: mapped.bytes,
         mapped_most_bytes: mapped.most,
-        unmapped_bytes: memory.state.keeper.asleep.bytes(),
+        unmapped_bytes: memory.state.keeper.unmapped_ranges.unmapped_bytes(),
     })
 }
 
 /// Key of a row: the holder, the owner, the location, the kind of end, and true if the owner had ended.
-type Key = (usize, usize, Location, (&'static str, bool));
+type KeptKey = (usize, usize, Location, (&'static str, bool));
 
-fn kept(
-    (holder, owner, location, (until, by_exit)): Key,
+fn kept_row(
+    (holder, owner, location, (until, by_exit)): KeptKey,
     all: &[(u64, join::RetainedAllocation)],
     fates: &[ProcessEnd],
     now: u64,
 ) -> Kept {
-    let (place, device) = location.place();
-    let ends = || all.iter().map(|(_, kept)| kept.until.at());
+    let (place, device) = location.to_report_location();
+    let ends = || all.iter().map(|(_, kept)| kept.until.time());
     Kept {
         proc: fates[holder].proc.clone(),
         owner: fates[owner].proc.clone(),
         location: place,
         device,
         allocations: all.len() as u64,
-        bytes: most(all.iter().map(|(bytes, kept)| (kept.since, kept.until.at(), *bytes))),
+        bytes: most_bytes_at_once(all.iter().map(|(bytes, kept)| (kept.since, kept.until.time(), *bytes))),
         given_up_by: if by_exit { "exit" } else { "release" },
         given_up_ns: all.iter().map(|(_, kept)| kept.released).min().unwrap_or(0),
         until,
         until_ns: ends().max().flatten(),
         longest_ns: all
             .iter()
-            .map(|(_, kept)| kept.until.at().unwrap_or(now).saturating_sub(kept.since))
+            .map(|(_, kept)| kept.until.time().unwrap_or(now).saturating_sub(kept.since))
             .max()
             .unwrap_or(0),
     }
 }
 
-fn single_rows(
-    imports: &ImportGraph,
-    singles: &[(bool, u64, usize, Id)],
-    fates: &[ProcessEnd],
-) -> Vec<Allocation> {
+fn single_rows(imports: &ImportGraph, singles: &[(bool, u64, usize, Id)], fates: &[ProcessEnd]) -> Vec<Allocation> {
     let mapping = |mapping: &OwnMapping| Mapping {
         address: format!("{:#x}", mapping.name),
         bytes: mapping.bytes,
-        access: access(mapping.history.access.iter().copied()),
+        access: access_rows(mapping.history.access.iter().copied()),
     };
     let row = |(is_kept, bytes, process, number): &(bool, u64, usize, Id)| {
         let state = &imports.processes[*process].state;
-        let allocation = state.allocations.entry(*number)?;
-        let mappings = state.mappings.each().filter(|mapping| mapping.of == *number);
+        let allocation = state.allocations.find(*number)?;
+        let mappings = state.mappings.each().filter(|mapping| mapping.allocation == *number);
         let history = &allocation.history;
-        let origin = imports.origin(*process, *number);
-        let (place, device) = imports.location_of_own(*process, allocation).place();
+        let origin = imports.find_origin(*process, *number);
+        let (place, device) = imports.location_of_own(*process, allocation).to_report_location();
         let owner = match origin {
-            Origin::Known(owner, _) => Some(fates[owner].proc.clone()),
-            Origin::Unknown(..) => None,
+            AllocationOrigin::Known(owner, _) => Some(fates[owner].proc.clone()),
+            AllocationOrigin::Unknown(..) => None,
         };
         let imported = match history.source {
-            Source::Imported(fingerprint @ 1..) => Some(Fingerprint(fingerprint)),
+            AllocationSource::Imported(fingerprint @ 1..) => Some(Fingerprint(fingerprint)),
             _ => None,
         };
         let exports = history.exports.iter().rev().take(MOST_PARTS).rev();
@@ -221,8 +216,8 @@ fn single_rows(
             device,
             bytes: (*bytes > 0).then_some(*bytes),
             owner,
-            since_ns: history.since(),
-            handle_types: handle_types(allocation.types.unwrap_or(0)),
+            since_ns: history.created_at(),
+            handle_types: handle_type_names(allocation.types.unwrap_or(0)),
             references: allocation.references.into(),
             retained: history.retained,
             released: history.released,
@@ -236,8 +231,8 @@ fn single_rows(
     singles.iter().filter_map(row).collect()
 }
 
-/// Returns the rows of the devices with access, in groups with the same flags.
-pub fn access(all: impl Iterator<Item = (Uuid, i32)>) -> Vec<Access> {
+/// Returns one row for each device with access, with the name of its flags.
+pub fn access_rows(all: impl Iterator<Item = (Uuid, i32)>) -> Vec<Access> {
     let row = |(device, flags): (Uuid, i32)| {
         let word = CUmemAccess_flags(flags).name();
         Access { device, flags: word.map_or_else(|| flags.to_string(), str::to_owned) }
@@ -246,7 +241,7 @@ pub fn access(all: impl Iterator<Item = (Uuid, i32)>) -> Vec<Access> {
 }
 
 /// Returns the names of the handle types in a bit mask.
-pub fn handle_types(types: i32) -> Vec<&'static str> {
+pub fn handle_type_names(types: i32) -> Vec<&'static str> {
     let known = CUmemAllocationHandleType::VALUES.iter();
     known.filter(|(bit, _)| *bit != 0 && types & bit == *bit).map(|(_, name)| *name).collect()
 }

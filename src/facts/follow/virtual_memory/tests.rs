@@ -1,4 +1,4 @@
-use super::join::most;
+use super::join::most_bytes_at_once;
 use super::*;
 use crate::follow::memory::Location;
 use crate::follow::memory::tests::{DEVICES, create, export, import, memory};
@@ -14,12 +14,12 @@ fn imports_are_joined_over_those_who_pass_them_on() {
     import(&mut memories[2], 9, 0xc, 0x12);
     import(&mut memories[2], 11, 0xd, 0x99);
     let made = memories[0].state.allocation(0xa).unwrap().id;
-    memories.iter_mut().for_each(|memory| memory.settle(u64::MAX));
+    memories.iter_mut().for_each(|memory| memory.apply_returned(u64::MAX));
     let imports = ImportGraph::new(&memories);
-    let held = imports.held(2);
+    let held = imports.imported_allocations(2);
     let rows: Vec<_> = held.iter().map(|held| (held.origin, held.bytes, held.location)).collect();
-    let known = (Origin::Known(0, made), 100, Location::Device(DEVICES[1]));
-    assert_eq!(rows, [known, (Origin::Unknown(0x99, Id::NONE), 0, Location::Unknown)]);
+    let known = (AllocationOrigin::Known(0, made), 100, Location::Device(DEVICES[1]));
+    assert_eq!(rows, [known, (AllocationOrigin::Unknown(0x99, Id::NONE), 0, Location::Unknown)]);
 }
 
 #[test]
@@ -30,14 +30,14 @@ fn a_circle_of_imports_ends_the_search() {
         export(memory, 3, 0xa, own);
     }
     let id = memories[0].state.allocation(0xa).unwrap().id;
-    memories.iter_mut().for_each(|memory| memory.settle(u64::MAX));
+    memories.iter_mut().for_each(|memory| memory.apply_returned(u64::MAX));
     let imports = ImportGraph::new(&memories);
-    assert_eq!(imports.location(imports.origin(0, id)), Location::Unknown);
+    assert_eq!(imports.location_of_origin(imports.find_origin(0, id)), Location::Unknown);
 }
 
 #[test]
 fn the_most_at_one_time() {
     let spans = [(1, Some(5), 10), (5, Some(9), 20), (6, None, 1), (2, Some(3), 7)];
-    assert_eq!(most(spans.into_iter()), 21);
-    assert_eq!(most(std::iter::empty()), 0);
+    assert_eq!(most_bytes_at_once(spans.into_iter()), 21);
+    assert_eq!(most_bytes_at_once(std::iter::empty()), 0);
 }

@@ -7,10 +7,10 @@ mod copies;
 mod handles;
 
 use super::context::Context;
-use crate::follow::ledger::{Entry, Site};
+use crate::follow::ledger::{HandleEntry, Site};
 use cupeer_report::model::{Clue, Exit, Fingerprint};
 use cupeer_report::moments::bytes;
-use cupeer_report::places::Places;
+use cupeer_report::places::PlaceTable;
 
 /// The kinds of clues, the most specific first.
 const KINDS: [&str; 15] = [
@@ -32,24 +32,24 @@ const KINDS: [&str; 15] = [
 ];
 
 /// A clue whose places are numbers, not yet names: its kind, its sentence, the handle, the processes, and the calls.
-struct Fact<'a>(&'static str, String, Option<&'a Entry>, Vec<usize>, Vec<(u64, Site)>);
+struct PendingClue<'a>(&'static str, String, Option<&'a HandleEntry>, Vec<usize>, Vec<(u64, Site)>);
 
 /// Returns one clue per kind, the most specific first; none if no process failed.
-pub fn found(context: &Context, places: &mut Places) -> Vec<Clue> {
+pub fn find_clues(context: &Context, places: &mut PlaceTable) -> Vec<Clue> {
     let mut started = context.job.started.iter().map(|one| Exit::of(Some(false), one.end, false));
-    let has_failed = context.has_failed() || started.any(Exit::is_failure);
+    let has_failed = context.has_failed_process() || started.any(Exit::is_failure);
     if !has_failed {
         return Vec::new();
     }
-    let (mut facts, mut clues) = (copies::found(context), Vec::<Clue>::new());
-    facts.extend(handles::found(context));
-    facts.sort_by_key(|Fact(kind, ..)| KINDS.iter().position(|known| known == kind));
-    for Fact(kind, message, entry, processes, calls) in facts {
+    let (mut facts, mut clues) = (copies::collect_facts(context), Vec::<Clue>::new());
+    facts.extend(handles::collect_facts(context));
+    facts.sort_by_key(|PendingClue(kind, ..)| KINDS.iter().position(|known| known == kind));
+    for PendingClue(kind, message, entry, processes, calls) in facts {
         if let Some(known) = clues.iter_mut().find(|clue| clue.kind == kind) {
             known.count += 1;
             continue;
         }
-        let stack = |(_, site): &(u64, Site)| places.stack(&context.all.stacks, site.stack).1;
+        let stack = |(_, site): &(u64, Site)| places.place_and_stack(&context.all.stacks, site.stack).1;
         clues.push(Clue {
             kind,
             message,
@@ -64,11 +64,7 @@ pub fn found(context: &Context, places: &mut Places) -> Vec<Clue> {
 }
 
 /// Returns the name of a handle with its size: `ipc:2f04c73bc883fc02 (4MiB)`.
-fn named(entry: &Entry) -> String {
+fn handle_with_size(entry: &HandleEntry) -> String {
     let size = entry.export.as_ref().and_then(|export| export.bytes);
-    format!(
-        "{}{}",
-        Fingerprint(entry.fingerprint),
-        size.map_or(String::new(), |size| format!(" ({})", bytes(size)))
-    )
+    format!("{}{}", Fingerprint(entry.fingerprint), size.map_or(String::new(), |size| format!(" ({})", bytes(size))))
 }

@@ -3,52 +3,53 @@
 //! Processes, streams, contexts, events, and memories are numbers here. Times are those of one clock: before a call was
 //! forwarded, and after it returned.
 
-use crate::follow::order::{Kind, Orders, Work};
+use crate::follow::order::{AwaitedWork, OrderEffect, StreamKind};
 use std::collections::BTreeMap;
 
 /// A range of bytes of one shared allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bytes {
+pub struct ByteRange {
     pub memory: usize,
     pub from: u64,
     pub to: u64,
-    /// True if the first and the last byte are used, and perhaps not all bytes between them.
+    /// True if the first and the last byte of the range are used, and perhaps not all bytes between them.
     pub has_gaps: bool,
 }
 
 /// The kind of a use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum How {
+pub enum UseKind {
     Reads,
     Writes,
     /// The bytes are freed, for all processes.
     Frees,
-    /// The bytes are unmapped in this process.
+    /// The bytes are unmapped in the calling process.
     Unmaps,
 }
 
 /// A use of shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Uses {
-    pub bytes: Bytes,
-    pub how: How,
+pub struct UseStep {
+    pub bytes: ByteRange,
+    pub how: UseKind,
     /// The value that a memset writes.
     pub value: Option<u64>,
     /// The address of the first byte of the memory in the process.
     pub base: u64,
     /// The number of the stream; `None` for a call that does no work in a stream.
     pub stream: Option<usize>,
-    /// True if the work is certainly done when the call returns; `None` if it may be done.
-    pub waits: Option<bool>,
+    /// `Some(true)`: the work is certainly done when the call returns; `Some(false)`: nothing guarantees it; `None`:
+    /// it may be.
+    pub is_done_on_return: Option<bool>,
     /// Index of the call in the list of the module `history`, which has more facts about it.
     pub origin: usize,
 }
 
 /// The effect of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Does {
-    Uses(Uses),
-    Orders(Orders),
+pub enum StepEffect {
+    Uses(UseStep),
+    Orders(OrderEffect),
 }
 
 /// A call in the history.
@@ -57,19 +58,19 @@ pub struct Step {
     pub process: usize,
     pub before: u64,
     pub after: u64,
-    pub does: Does,
+    pub does: StepEffect,
 }
 
 /// A stream of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stream {
     pub process: usize,
-    pub kind: Kind,
+    pub kind: StreamKind,
 }
 
 /// Numbers of calls, in the order in which the calls returned.
 #[derive(Default)]
-pub struct Line {
+pub struct StepIndex {
     steps: Vec<usize>,
     /// The duration of the longest call.
     pub longest: u64,
@@ -77,7 +78,7 @@ pub struct Line {
 
 /// All calls of a host, indexed.
 #[derive(Default)]
-pub struct Book {
+pub struct IndexedSteps {
     pub steps: Vec<Step>,
     pub streams: Vec<Stream>,
     /// Times at which calls of processes may be missing.
@@ -85,40 +86,40 @@ pub struct Book {
     /// The processes that launch kernels. Kernels may wait for each other by values in memory, and later work of the stream
     /// waits, too.
     pub with_kernels: Vec<usize>,
-    /// True if graphs are launched. They may wait for events, and contain kernels.
+    /// True if processes launch graphs, which may wait for events, and contain kernels.
     pub has_graphs: bool,
-    of_streams: Vec<Line>,
-    of_processes: Vec<Line>,
+    of_streams: Vec<StepIndex>,
+    of_processes: Vec<StepIndex>,
     /// The calls that wait for each event.
-    of_events: Vec<Line>,
-    /// The records of each event, in the order in which they began.
-    pub records: Vec<Vec<usize>>,
+    of_events: Vec<StepIndex>,
+    /// The calls of cuEventRecord for each event, in the order in which they began.
+    pub event_records: Vec<Vec<usize>>,
     /// The reads of few bytes of each memory.
-    pub polls: BTreeMap<usize, Line>,
+    pub polls: BTreeMap<usize, StepIndex>,
 }
 
-/// Largest size in bytes of a flag, which a thread reads to learn if work is done.
-pub const FLAG: u64 = 64;
+/// Uses of at most this many bytes may be those of a flag, by which a thread learns that work is done.
+pub const MOST_FLAG_BYTES: u64 = 64;
 
-impl Bytes {
-    pub fn overlaps(&self, other: &Bytes) -> bool {
+impl ByteRange {
+    pub fn overlaps(&self, other: &ByteRange) -> bool {
         self.memory == other.memory && self.from < other.to && other.from < self.to
     }
 
     /// Returns true if a byte is certainly used.
-    fn surely_has(&self, byte: u64) -> bool {
+    fn surely_contains(&self, byte: u64) -> bool {
         let is_end = byte == self.from || byte + 1 == self.to;
         is_end || !self.has_gaps && (self.from..self.to).contains(&byte)
     }
 
     /// Returns true if both ranges certainly use a common byte: the first or last byte of one is certainly used by the other.
-    pub fn surely_overlaps(&self, other: &Bytes) -> bool {
+    pub fn surely_overlaps(&self, other: &ByteRange) -> bool {
         let ends_in =
-            |one: &Bytes, other: &Bytes| [one.from, one.to - 1].iter().any(|end| other.surely_has(*end));
+            |one: &ByteRange, other: &ByteRange| [one.from, one.to - 1].iter().any(|end| other.surely_contains(*end));
         self.overlaps(other) && (ends_in(self, other) || ends_in(other, self))
     }
 
-    pub fn has(&self, other: &Bytes) -> bool {
+    pub fn contains(&self, other: &ByteRange) -> bool {
         !self.has_gaps && self.memory == other.memory && self.from <= other.from && other.to <= self.to
     }
 
@@ -128,17 +129,17 @@ impl Bytes {
 }
 
 impl Step {
-    pub fn uses(&self) -> Option<&Uses> {
+    pub fn memory_use(&self) -> Option<&UseStep> {
         match &self.does {
-            Does::Uses(uses) => Some(uses),
+            StepEffect::Uses(uses) => Some(uses),
             _ => None,
         }
     }
 }
 
-impl Line {
+impl StepIndex {
     /// Returns the calls that returned after `from` and began before `until`.
-    pub fn between<'a>(&'a self, steps: &'a [Step], from: u64, until: u64) -> impl Iterator<Item = &'a Step> {
+    pub fn steps_between<'a>(&'a self, steps: &'a [Step], from: u64, until: u64) -> impl Iterator<Item = &'a Step> {
         let first = self.steps.partition_point(|step| steps[*step].after <= from);
         let all = self.steps[first..].iter().map(|step| &steps[*step]);
         let last = until.saturating_add(self.longest);
@@ -146,67 +147,68 @@ impl Line {
     }
 }
 
-/// Adds a step to the line with a number. Creates the line if it does not exist.
-fn add_to_line(lines: &mut Vec<Line>, number: usize, step: usize) {
-    lines.resize_with(lines.len().max(number + 1), Line::default);
+/// Adds a step to the index of a stream, a process, or an event. Creates the index if it does not exist.
+fn add_to_index(lines: &mut Vec<StepIndex>, number: usize, step: usize) {
+    lines.resize_with(lines.len().max(number + 1), StepIndex::default);
     lines[number].steps.push(step);
 }
 
-impl Book {
-    pub fn new(mut steps: Vec<Step>, streams: Vec<Stream>) -> Book {
+impl IndexedSteps {
+    pub fn new(mut steps: Vec<Step>, streams: Vec<Stream>) -> IndexedSteps {
         steps.sort_by_key(|step| (step.before, step.after));
-        let mut book = Book { steps, streams, ..Book::default() };
-        (0..book.steps.len()).for_each(|step| book.index(step));
-        let Book { steps, of_streams, of_processes, of_events, polls, .. } = &mut book;
+        let mut book = IndexedSteps { steps, streams, ..IndexedSteps::default() };
+        (0..book.steps.len()).for_each(|step| book.add_to_indexes(step));
+        let IndexedSteps { steps, of_streams, of_processes, of_events, polls, .. } = &mut book;
         let lines = of_streams.iter_mut().chain(of_processes).chain(of_events);
         for line in lines.chain(polls.values_mut()) {
             line.steps.sort_by_key(|step| steps[*step].after);
-            line.longest =
-                line.steps.iter().map(|step| steps[*step].after - steps[*step].before).max().unwrap_or(0);
+            line.longest = line.steps.iter().map(|step| steps[*step].after - steps[*step].before).max().unwrap_or(0);
         }
         book
     }
 
-    fn index(&mut self, step: usize) {
+    fn add_to_indexes(&mut self, step: usize) {
         match self.steps[step].does {
-            Does::Uses(uses) => {
-                uses.stream.into_iter().for_each(|stream| add_to_line(&mut self.of_streams, stream, step));
-                if uses.how == How::Reads && uses.bytes.len() <= FLAG {
+            StepEffect::Uses(uses) => {
+                uses.stream.into_iter().for_each(|stream| add_to_index(&mut self.of_streams, stream, step));
+                if uses.how == UseKind::Reads && uses.bytes.len() <= MOST_FLAG_BYTES {
                     self.polls.entry(uses.bytes.memory).or_default().steps.push(step);
                 }
             }
-            Does::Orders(Orders::Tells { stream, .. }) => add_to_line(&mut self.of_streams, stream, step),
-            Does::Orders(Orders::Follows { event, .. }) => add_to_line(&mut self.of_events, event, step),
-            Does::Orders(Orders::Records { stream, event }) => {
-                add_to_line(&mut self.of_streams, stream, step);
-                self.records.resize_with(self.records.len().max(event + 1), Vec::new);
-                self.records[event].push(step);
+            StepEffect::Orders(OrderEffect::Tells { stream, .. }) => add_to_index(&mut self.of_streams, stream, step),
+            StepEffect::Orders(OrderEffect::WaitsForEvent { event, .. }) => {
+                add_to_index(&mut self.of_events, event, step)
             }
-            Does::Orders(Orders::Completes { work, .. }) => match work {
-                Work::Stream(stream) => add_to_line(&mut self.of_streams, stream, step),
-                Work::Event(event) => add_to_line(&mut self.of_events, event, step),
-                Work::Process(process) => add_to_line(&mut self.of_processes, process, step),
+            StepEffect::Orders(OrderEffect::RecordsEvent { stream, event }) => {
+                add_to_index(&mut self.of_streams, stream, step);
+                self.event_records.resize_with(self.event_records.len().max(event + 1), Vec::new);
+                self.event_records[event].push(step);
+            }
+            StepEffect::Orders(OrderEffect::Completes { work, .. }) => match work {
+                AwaitedWork::Stream(stream) => add_to_index(&mut self.of_streams, stream, step),
+                AwaitedWork::Event(event) => add_to_index(&mut self.of_events, event, step),
+                AwaitedWork::Process(process) => add_to_index(&mut self.of_processes, process, step),
             },
         }
     }
 
     /// Returns the calls that wait for all work of the stream's process, and the calls in or about the stream.
-    pub fn of_stream(&self, stream: usize) -> impl Iterator<Item = &Line> {
+    pub fn indexes_of_stream(&self, stream: usize) -> impl Iterator<Item = &StepIndex> {
         let process = self.streams[stream].process;
         [self.of_processes.get(process), self.of_streams.get(stream)].into_iter().flatten()
     }
 
     /// Returns the calls that wait for an event.
-    pub fn of_event(&self, event: usize, from: u64, until: u64) -> impl Iterator<Item = &Step> {
-        self.of_events.get(event).into_iter().flat_map(move |line| line.between(&self.steps, from, until))
+    pub fn waits_for_event(&self, event: usize, from: u64, until: u64) -> impl Iterator<Item = &Step> {
+        self.of_events.get(event).into_iter().flat_map(move |line| line.steps_between(&self.steps, from, until))
     }
 
     /// Returns the other streams of the same process that synchronize with the legacy default stream, and that stream itself;
     /// none if the given stream does not synchronize with it.
-    pub fn beside(&self, stream: usize) -> impl Iterator<Item = (usize, Kind)> {
+    pub fn synchronizing_streams(&self, stream: usize) -> impl Iterator<Item = (usize, StreamKind)> {
         let Stream { process, kind } = self.streams[stream];
         let all = self.streams.iter().enumerate().filter(move |(other, it)| {
-            let is_apart = it.kind == Kind::NonBlocking || kind == Kind::NonBlocking;
+            let is_apart = it.kind == StreamKind::NonBlocking || kind == StreamKind::NonBlocking;
             *other != stream && it.process == process && !is_apart
         });
         all.map(|(other, it)| (other, it.kind))

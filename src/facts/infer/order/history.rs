@@ -1,10 +1,10 @@
 //! The history of one domain, from what was collected of its processes.
 
-use super::book::{Book, Bytes, Does, How, Step, Stream, Uses};
+use super::book::{ByteRange, IndexedSteps, Step, StepEffect, Stream, UseKind, UseStep};
 use crate::follow::allocator::has_kernels_that_wait;
-use crate::follow::ledger::{CallSite, Ended, Entry, HandleDomain};
-use crate::follow::order::{Name, Orders, Streams, Unmapped, Work};
-use crate::follow::uses::Use;
+use crate::follow::ledger::{CallSite, HandleDomain, HandleEntry, ObjectEnd};
+use crate::follow::order::{AwaitedWork, OrderEffect, StreamKey, Streams, UnmappingCall};
+use crate::follow::uses::MemoryUse;
 use crate::infer::context::Context;
 use crate::infer::touched;
 use cupeer_spec::function::{FnId, Group};
@@ -12,21 +12,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A use, with the facts that sentences need.
 #[derive(Clone, Copy)]
-pub struct Origin<'a> {
+pub struct UseOrigin<'a> {
     pub process: usize,
     pub call: CallSite,
-    pub entry: &'a Entry,
-    pub bytes: Bytes,
+    pub entry: &'a HandleEntry,
+    pub bytes: ByteRange,
     /// The stream, by its number in the process.
     pub stream: Option<usize>,
-    pub how: How,
+    pub how: UseKind,
     pub value: Option<u64>,
     base: u64,
 }
 
-pub struct History<'a> {
-    pub book: Book,
-    pub origins: Vec<Origin<'a>>,
+pub struct DomainHistory<'a> {
+    pub book: IndexedSteps,
+    pub origins: Vec<UseOrigin<'a>>,
     /// The related uses of each memory, in the order of time.
     pub memories: Vec<Vec<usize>>,
 }
@@ -38,7 +38,7 @@ struct HistoryBuilder<'a, 'c> {
     streams: Vec<Stream>,
     /// The number of the first stream of each process.
     firsts: BTreeMap<usize, usize>,
-    origins: Vec<Origin<'a>>,
+    origins: Vec<UseOrigin<'a>>,
     memories: BTreeMap<(HandleDomain, u64), usize>,
     /// The numbers of memories for which there are no findings.
     silent: BTreeSet<usize>,
@@ -47,13 +47,13 @@ struct HistoryBuilder<'a, 'c> {
     handles: BTreeMap<(HandleDomain, u64), usize>,
 }
 
-impl<'a> History<'a> {
+impl<'a> DomainHistory<'a> {
     /// Returns the history of a domain. `None` if nothing in it can be out of order, or calls are missing.
-    pub fn new(context: &Context<'a>, domain: HandleDomain) -> Option<History<'a>> {
+    pub fn new(context: &Context<'a>, domain: HandleDomain) -> Option<DomainHistory<'a>> {
         let all = context.all;
         let processes: Vec<usize> = (0..all.stats.len()).filter(|it| all.domains[*it] == domain).collect();
         let is_known = |process: &usize| !all.fates[*process].has_gaps && all.fates[*process].is_full;
-        if !all.knows_all(domain) || !processes.iter().all(is_known) {
+        if !all.has_all_calls_of(domain) || !processes.iter().all(is_known) {
             return None;
         }
         let mut making = HistoryBuilder {
@@ -67,50 +67,49 @@ impl<'a> History<'a> {
             events: Vec::new(),
             handles: BTreeMap::new(),
         };
-        processes.iter().for_each(|process| making.add(*process, domain));
+        processes.iter().for_each(|process| making.add_process(*process, domain));
         making.add_frees(domain);
         making.join_events();
         let HistoryBuilder { steps, streams, origins, silent, memories, .. } = making;
-        let mut book = Book::new(steps, streams);
-        book.with_kernels =
-            processes.iter().copied().filter(|process| has_kernels(context, *process)).collect();
+        let mut book = IndexedSteps::new(steps, streams);
+        book.with_kernels = processes.iter().copied().filter(|process| launches_kernels(context, *process)).collect();
         let replays = |function: FnId| function.spec().replays().is_some();
-        book.has_graphs = processes.iter().any(|process| calls(context, *process, replays));
+        book.has_graphs = processes.iter().any(|process| calls_any(context, *process, replays));
         book.gaps = processes.iter().flat_map(|process| &all.stats[*process].order.gaps).copied().collect();
         let mut uses: Vec<Vec<usize>> = vec![Vec::new(); memories.len()];
         for (number, step) in book.steps.iter().enumerate() {
-            if let Does::Uses(used) = step.does {
+            if let StepEffect::Uses(used) = step.does {
                 uses[used.bytes.memory].push(number);
             }
         }
         let memories = uses.into_iter().enumerate().filter(|(memory, _)| !silent.contains(memory));
         let memories = memories.map(|(_, uses)| uses).collect();
-        Some(History { book, origins, memories })
+        Some(DomainHistory { book, origins, memories })
     }
 }
 
-impl<'a> History<'a> {
+impl<'a> DomainHistory<'a> {
     /// Returns the use that a step is about.
-    pub fn origin(&self, step: usize) -> &Origin<'a> {
-        let number = self.book.steps[step].uses().map_or(0, |uses| uses.origin);
+    pub fn origin_of_step(&self, step: usize) -> &UseOrigin<'a> {
+        let number = self.book.steps[step].memory_use().map_or(0, |uses| uses.origin);
         &self.origins[number]
     }
 }
 
 /// Returns true if a process calls a function of a kind.
-fn calls(context: &Context, process: usize, is_it: fn(FnId) -> bool) -> bool {
-    context.job.processes[process].called().any(is_it)
+fn calls_any(context: &Context, process: usize, is_it: fn(FnId) -> bool) -> bool {
+    context.job.processes[process].called_functions().any(is_it)
 }
 
-fn has_kernels(context: &Context, process: usize) -> bool {
+fn launches_kernels(context: &Context, process: usize) -> bool {
     let launches = |function: FnId| function.spec().is_in(Group::Launch);
-    context.all.stats[process].uses.has_kernels || calls(context, process, launches)
+    context.all.stats[process].uses.has_kernels || calls_any(context, process, launches)
 }
 
-/// The executable graphs that a process launches in several streams, of which each waits for the launch before: their handles,
-/// sorted.
-fn graphs_apart(uses: &[Use]) -> Vec<u64> {
-    let mut all: Vec<(u64, usize)> = uses.iter().filter_map(|used| Some((used.exec?, used.stream))).collect();
+/// Returns the handles of the executable graphs that a process launches in several streams, sorted. Each launch of
+/// such a graph waits for the launch before.
+fn graphs_in_several_streams(uses: &[MemoryUse]) -> Vec<u64> {
+    let mut all: Vec<(u64, usize)> = uses.iter().filter_map(|used| Some((used.graph_exec?, used.stream))).collect();
     all.sort_unstable();
     all.dedup();
     let is_apart = |pair: &[(u64, usize)]| (pair[0].0 == pair[1].0).then_some(pair[0].0);
@@ -120,43 +119,43 @@ fn graphs_apart(uses: &[Use]) -> Vec<u64> {
 }
 
 /// Returns true if streams may wait for values in memory. Their order is unknown.
-fn waits_otherwise(function: FnId) -> bool {
+fn waits_for_values(function: FnId) -> bool {
     function.spec().awaits().is_some() || function.spec().posts().is_some()
 }
 
 impl<'a> HistoryBuilder<'a, '_> {
-    fn add(&mut self, process: usize, domain: HandleDomain) {
+    fn add_process(&mut self, process: usize, domain: HandleDomain) {
         let stats = &self.context.all.stats[process];
         let (streams, events) = (self.streams.len(), self.events.len());
         self.firsts.insert(process, streams);
         self.streams.extend(stats.order.streams.all.iter().map(|(_, kind)| Stream { process, kind: *kind }));
         self.events.extend(events..events + stats.order.events);
-        for (handle, event) in &stats.order.handles {
+        for (handle, event) in &stats.order.event_handles {
             let same = *self.handles.entry((domain, *handle)).or_insert(events + event);
             let (one, other) = (self.first_number(same), self.first_number(events + event));
             self.events[one.max(other)] = one.min(other);
         }
-        let is_known = !calls(self.context, process, waits_otherwise);
+        let is_known = !calls_any(self.context, process, waits_for_values);
         let mut known = Vec::new();
-        let apart = graphs_apart(&stats.uses.all);
+        let apart = graphs_in_several_streams(&stats.uses.all);
         for used in stats.uses.all.iter().filter(|_| is_known) {
-            if used.exec.is_some_and(|exec| apart.binary_search(&exec).is_ok()) {
-                let orders = Orders::Tells { stream: streams + used.stream, is_meant: true };
+            if used.graph_exec.is_some_and(|exec| apart.binary_search(&exec).is_ok()) {
+                let orders = OrderEffect::Tells { stream: streams + used.stream, is_meant: true };
                 let (before, after) = (used.at, used.until);
-                self.steps.push(Step { process, before, after, does: Does::Orders(orders) });
+                self.steps.push(Step { process, before, after, does: StepEffect::Orders(orders) });
                 continue;
             }
             let Some((entry, offset)) =
-                touched::there(self.context.all, self.context.ranges(), process, used)
+                touched::find_memory_of_use(self.context.all, self.context.shared_ranges(), process, used)
             else {
                 continue;
             };
-            let (memory, has_gaps) = (self.memory(entry), used.has_gaps);
-            let bytes = Bytes { memory, from: offset, to: offset.saturating_add(used.bytes), has_gaps };
-            let how = if used.is_write { How::Writes } else { How::Reads };
-            let origin = Origin {
+            let (memory, has_gaps) = (self.memory_number(entry), used.has_gaps);
+            let bytes = ByteRange { memory, from: offset, to: offset.saturating_add(used.bytes), has_gaps };
+            let how = if used.is_write { UseKind::Writes } else { UseKind::Reads };
+            let origin = UseOrigin {
                 process,
-                call: used.call(),
+                call: used.call_site(),
                 entry,
                 bytes,
                 stream: Some(used.stream),
@@ -165,36 +164,32 @@ impl<'a> HistoryBuilder<'a, '_> {
                 base: used.address.wrapping_sub(offset),
             };
             known.push((used.address, origin));
-            self.uses(origin, used.until, used.waits);
+            self.add_use(origin, used.until, used.is_done_on_return);
         }
         self.add_unmaps(process, &known);
-        for (address, at) in &stats.order.values {
-            let mut ranges = self.context.ranges().get(&process).into_iter().flatten();
-            if let Some(range) = ranges.find(|range| range.has(*address, 1, *at)) {
-                let memory = self.memory(range.entry);
+        for (address, at) in &stats.order.value_addresses {
+            let mut ranges = self.context.shared_ranges().get(&process).into_iter().flatten();
+            if let Some(range) = ranges.find(|range| range.contains(*address, 1, *at)) {
+                let memory = self.memory_number(range.entry);
                 self.silent.insert(memory);
             }
         }
-        self.add_order(process, streams, events);
+        self.add_ordering_calls(process, streams, events);
     }
 
-    fn add_order(&mut self, process: usize, streams: usize, events: usize) {
+    fn add_ordering_calls(&mut self, process: usize, streams: usize, events: usize) {
         // The work of a process ends with the process.
         let (stats, fate) = (&self.context.all.stats[process], &self.context.all.fates[process]);
         if fate.alive != Some(true) {
-            let orders = Orders::Completes { work: Work::Process(process), perhaps: false };
+            let orders = OrderEffect::Completes { work: AwaitedWork::Process(process), perhaps: false };
             let (before, after) = (fate.ran_until, fate.ran_until);
-            self.steps.push(Step { process, before, after, does: Does::Orders(orders) });
+            self.steps.push(Step { process, before, after, does: StepEffect::Orders(orders) });
         }
         let all = stats.order.all.iter().map(|it| Step {
             process,
             before: it.before,
             after: it.after,
-            does: Does::Orders(it.orders.numbered(
-                |stream| streams + stream,
-                |event| events + event,
-                process,
-            )),
+            does: StepEffect::Orders(it.orders.renumber(|stream| streams + stream, |event| events + event, process)),
         });
         self.steps.extend(all);
     }
@@ -204,27 +199,26 @@ impl<'a> HistoryBuilder<'a, '_> {
         if self.events[event] == event { event } else { self.first_number(self.events[event]) }
     }
 
-    /// Replaces the numbers of each event by its first one.
+    /// Replaces the different numbers of each event by its first number.
     fn join_events(&mut self) {
         let roots: Vec<usize> = (0..self.events.len()).map(|event| self.first_number(event)).collect();
         for step in &mut self.steps {
-            if let Does::Orders(orders) = step.does {
-                step.does =
-                    Does::Orders(orders.numbered(|stream| stream, |event| roots[event], step.process));
+            if let StepEffect::Orders(orders) = step.does {
+                step.does = StepEffect::Orders(orders.renumber(|stream| stream, |event| roots[event], step.process));
             }
         }
     }
 
-    fn uses(&mut self, origin: Origin<'a>, until: u64, waits: Option<bool>) {
+    fn add_use(&mut self, origin: UseOrigin<'a>, until: u64, waits: Option<bool>) {
         let stream = origin.stream.map(|stream| self.firsts[&origin.process] + stream);
         let number = self.origins.len();
-        let Origin { process, bytes, how, value, base, .. } = origin;
-        let uses = Uses { bytes, how, value, base, stream, waits, origin: number };
+        let UseOrigin { process, bytes, how, value, base, .. } = origin;
+        let uses = UseStep { bytes, how, value, base, stream, is_done_on_return: waits, origin: number };
         self.origins.push(origin);
-        self.steps.push(Step { process, before: origin.call.at, after: until, does: Does::Uses(uses) });
+        self.steps.push(Step { process, before: origin.call.at, after: until, does: StepEffect::Uses(uses) });
     }
 
-    fn memory(&mut self, entry: &'a Entry) -> usize {
+    fn memory_number(&mut self, entry: &'a HandleEntry) -> usize {
         let next = self.memories.len();
         let memory = *self.memories.entry((entry.domain, entry.fingerprint)).or_insert(next);
         if memory == next && self.context.allocator(entry).is_some_and(has_kernels_that_wait) {
@@ -234,54 +228,54 @@ impl<'a> HistoryBuilder<'a, '_> {
     }
 
     /// Adds the ends of mappings that a process used, by the addresses of its uses.
-    fn add_unmaps(&mut self, process: usize, known: &[(u64, Origin<'a>)]) {
+    fn add_unmaps(&mut self, process: usize, known: &[(u64, UseOrigin<'a>)]) {
         let all = &self.context.all.stats[process].order.unmapped;
         for unmapped in all {
             let ended = unmapped.call.at;
-            let is_there = |(address, used): &&(u64, Origin)| unmapped.has(*address) && used.call.at < ended;
+            let is_there = |(address, used): &&(u64, UseOrigin)| unmapped.contains(*address) && used.call.at < ended;
             let Some((address, used)) = known.iter().rfind(is_there) else { continue };
             let is_other =
-                |other: &Unmapped| other.has(*address) && (used.call.at..ended).contains(&other.call.at);
+                |other: &UnmappingCall| other.contains(*address) && (used.call.at..ended).contains(&other.call.at);
             if all.iter().any(is_other) {
                 continue;
             }
-            let Unmapped { address, bytes, call } = *unmapped;
+            let UnmappingCall { address, bytes, call } = *unmapped;
             let from = address.saturating_sub(used.base);
             let to = address.saturating_add(bytes).saturating_sub(used.base);
-            let bytes = Bytes { from, to, has_gaps: false, ..used.bytes };
-            let (stream, how, value) = (None, How::Unmaps, None);
-            self.uses(Origin { call, bytes, stream, how, value, ..*used }, ended, Some(false));
+            let bytes = ByteRange { from, to, has_gaps: false, ..used.bytes };
+            let (stream, how, value) = (None, UseKind::Unmaps, None);
+            self.add_use(UseOrigin { call, bytes, stream, how, value, ..*used }, ended, Some(false));
         }
     }
 
     /// Adds the ends of exported memory.
     fn add_frees(&mut self, domain: HandleDomain) {
-        for (entry, export) in self.context.all.ledger.exports().filter(|(entry, _)| entry.domain == domain) {
+        for (entry, export) in self.context.all.ledger.undamaged_exports().filter(|(entry, _)| entry.domain == domain) {
             let Some(memory) = self.memories.get(&(domain, entry.fingerprint)).copied() else { continue };
             let (process, bytes) = (export.process, export.bytes.unwrap_or(u64::MAX));
             let order = &self.context.all.stats[process].order;
-            for Ended { at, by, site, .. } in export.ended_before.iter().chain(&export.ended).copied() {
+            for ObjectEnd { at, by, site, .. } in export.ended_before.iter().chain(&export.ended).copied() {
                 let (Some(at), Some(function), Some(site)) = (at, by, site) else { continue };
-                if function.spec().frees().is_none() {
+                if function.spec().freed_memory_argument().is_none() {
                     continue;
                 }
                 let freed = order.freed.iter().find(|freed| freed.at == at && freed.function == function);
-                let bytes = Bytes { memory, from: 0, to: bytes, has_gaps: false };
+                let bytes = ByteRange { memory, from: 0, to: bytes, has_gaps: false };
                 let stream = freed.and_then(|freed| freed.stream);
-                let (how, value, base) = (How::Frees, None, 0);
+                let (how, value, base) = (UseKind::Frees, None, 0);
                 let call = CallSite { function, site, at };
-                let origin = Origin { process, call, entry, bytes, stream, how, value, base };
-                self.uses(origin, at, Some(false));
+                let origin = UseOrigin { process, call, entry, bytes, stream, how, value, base };
+                self.add_use(origin, at, Some(false));
             }
         }
     }
 }
 
 /// Returns the name of a stream for sentences.
-pub fn name(streams: &Streams, stream: Option<usize>) -> Option<String> {
+pub fn stream_name(streams: &Streams, stream: Option<usize>) -> Option<String> {
     Some(match streams.all.get(stream?)? {
-        (Name::Handle(handle), _) => format!("{handle:#x}"),
-        (Name::Thread(_), _) => "per-thread default".into(),
-        (Name::Legacy, _) => "legacy default".into(),
+        (StreamKey::Handle(handle), _) => format!("{handle:#x}"),
+        (StreamKey::Thread(_), _) => "per-thread default".into(),
+        (StreamKey::Legacy, _) => "legacy default".into(),
     })
 }

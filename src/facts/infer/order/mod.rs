@@ -14,82 +14,82 @@ mod unread;
 use super::context::Context;
 use super::objects;
 use crate::follow::pending::{PendingAccess, PendingFinding};
-use book::How;
+use book::UseKind;
 use cupeer_report::moments::{bytes, duration, number};
-use cupeer_report::places::Stack;
+use cupeer_report::places::StackNumber;
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::Reason;
-use history::{History, Origin, name};
-use rounds::{Round, Rounds, Wrong};
+use history::{DomainHistory, UseOrigin, stream_name};
+use rounds::{OrderViolation, Round, Rounds};
 use std::collections::BTreeSet;
 
-/// The place of a use.
-type Place = (usize, usize, Stack);
+/// The place of a use: process, function, and call stack.
+type UsePlace = (usize, usize, StackNumber);
 
-pub fn found(context: &Context) -> Vec<PendingFinding> {
+pub fn find_unordered(context: &Context) -> Vec<PendingFinding> {
     if !context.all.stats.iter().any(|stats| !stats.uses.all.is_empty()) {
         return Vec::new();
     }
     let domains: BTreeSet<_> = context.all.domains.iter().copied().collect();
-    let histories = domains.into_iter().filter_map(|domain| History::new(context, domain));
-    histories.flat_map(|history| of_history(context, &history)).collect()
+    let histories = domains.into_iter().filter_map(|domain| DomainHistory::new(context, domain));
+    histories.flat_map(|history| findings_of_history(context, &history)).collect()
 }
 
-fn of_history(context: &Context, history: &History) -> Vec<PendingFinding> {
-    let mut all = Rounds::<Place>::new();
+fn findings_of_history(context: &Context, history: &DomainHistory) -> Vec<PendingFinding> {
+    let mut all = Rounds::<UsePlace>::new();
     for uses in &history.memories {
-        rounds::find(&history.book, uses, |step| place_of(history, step), &mut all);
+        rounds::find_unordered_pairs(&history.book, uses, |step| place_of(history, step), &mut all);
     }
-    let pairs = all.iter().map(|((wrong, ..), round)| pending(context, history, *wrong, round));
-    pairs.chain(unread::found(context, history)).collect()
+    let pairs = all.iter().map(|((wrong, ..), round)| build_finding(context, history, *wrong, round));
+    pairs.chain(unread::find_unread(context, history)).collect()
 }
 
-fn place_of(history: &History, step: usize) -> Place {
-    let origin = history.origin(step);
+fn place_of(history: &DomainHistory, step: usize) -> UsePlace {
+    let origin = history.origin_of_step(step);
     (origin.process, origin.call.function as usize, origin.call.site.stack)
 }
 
-fn pending(context: &Context, history: &History, wrong: Wrong, round: &Round) -> PendingFinding {
-    let (first, second) = (history.origin(round.pair.first), history.origin(round.pair.second));
-    let text = sentence(context, history, wrong, round);
+fn build_finding(context: &Context, history: &DomainHistory, wrong: OrderViolation, round: &Round) -> PendingFinding {
+    let (first, second) = (history.origin_of_step(round.pair.first), history.origin_of_step(round.pair.second));
+    let text = describe_round(context, history, wrong, round);
     let reason = Reason::AccessNotOrdered { text: &text };
     let is_sure = round.pair.is_sure && !context.is_part;
     let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
-    let found = about(context, &reason, confidence, [first, second]);
+    let found = finding_about_pair(context, &reason, confidence, [first, second]);
     PendingFinding { last: round.last, count: round.count, lacks_facts: !is_sure, ..found }
 }
 
-/// A finding about the second of two uses.
-fn about(
+/// Returns a finding about the second of two uses.
+fn finding_about_pair(
     context: &Context,
     reason: &Reason,
     confidence: Confidence,
-    [first, second]: [&Origin; 2],
+    [first, second]: [&UseOrigin; 2],
 ) -> PendingFinding {
     let mut found = PendingFinding::new(reason, confidence, second.process, second.call, 0);
     if first.process != second.process {
         found.processes.push(first.process);
     }
     PendingFinding {
-        objects: vec![objects::using(first.process, first.call, first.bytes.len())],
-        accesses: vec![access(context, first), access(context, second)],
+        objects: vec![objects::using_object(first.process, first.call, first.bytes.len())],
+        accesses: vec![pending_access(context, first), pending_access(context, second)],
         ..found
     }
 }
 
-fn access(context: &Context, origin: &Origin) -> PendingAccess {
+fn pending_access(context: &Context, origin: &UseOrigin) -> PendingAccess {
     let streams = &context.all.stats[origin.process].order.streams;
     PendingAccess {
         process: origin.process,
         call: origin.call,
-        stream: name(streams, origin.stream),
+        stream: stream_name(streams, origin.stream),
         bytes: origin.bytes.len(),
         offset: origin.bytes.from,
     }
 }
 
-fn sentence(context: &Context, history: &History, wrong: Wrong, round: &Round) -> String {
-    let (first, second) = (history.origin(round.pair.first), history.origin(round.pair.second));
+fn describe_round(context: &Context, history: &DomainHistory, wrong: OrderViolation, round: &Round) -> String {
+    let (first, second) = (history.origin_of_step(round.pair.first), history.origin_of_step(round.pair.second));
     let shared = first.bytes.to.min(second.bytes.to) - first.bytes.from.max(second.bytes.from);
     let size = match first.bytes.has_gaps || second.bytes.has_gaps {
         true => "bytes".into(),
@@ -97,19 +97,23 @@ fn sentence(context: &Context, history: &History, wrong: Wrong, round: &Round) -
     };
     let size = format!("{size} of ipc:{:016x}", first.entry.fingerprint);
     let is_same = first.process == second.process;
-    let other = if is_same { "its other stream".into() } else { context.who(first.process).to_string() };
+    let other = if is_same { "its other stream".into() } else { context.named_process(first.process).to_string() };
     let head = match wrong {
-        Wrong::ReadBeforeWritten => format!("this process may read {size} before {other} wrote it"),
-        Wrong::OverwrittenBeforeRead => format!("this process may overwrite {size} before {other} read it"),
-        Wrong::WrittenTwice => format!("this process and {other} may write {size} in either order"),
-        Wrong::FreedInUse if second.how == How::Unmaps => {
+        OrderViolation::ReadBeforeWritten => format!("this process may read {size} before {other} wrote it"),
+        OrderViolation::OverwrittenBeforeRead => {
+            format!("this process may overwrite {size} before {other} read it")
+        }
+        OrderViolation::WrittenTwice => format!("this process and {other} may write {size} in either order"),
+        OrderViolation::FreedInUse if second.how == UseKind::Unmaps => {
             format!("this process may unmap {size} while its own call still uses it")
         }
-        Wrong::FreedInUse => format!("this process may free {size} while a call of {other} still uses it"),
+        OrderViolation::FreedInUse => {
+            format!("this process may free {size} while a call of {other} still uses it")
+        }
     };
-    let call = |origin: &Origin| {
+    let call = |origin: &UseOrigin| {
         let streams = &context.all.stats[origin.process].order.streams;
-        let stream = name(streams, origin.stream).map(|name| match name.starts_with("0x") {
+        let stream = stream_name(streams, origin.stream).map(|name| match name.starts_with("0x") {
             true => format!(", stream {name}"),
             false => format!(", {name} stream"),
         });
@@ -120,10 +124,8 @@ fn sentence(context: &Context, history: &History, wrong: Wrong, round: &Round) -
     };
     let who = if is_same { "it".into() } else { other };
     let (one, two, apart) = (call(first), call(second), duration(second.call.at - first.call.at));
-    let missing = match (round.pair.known, round.pair.is_recorded) {
-        (u64::MAX, false) => {
-            "no event was recorded after it in its stream, and no call waited for that stream".into()
-        }
+    let missing = match (round.pair.known_done, round.pair.is_recorded) {
+        (u64::MAX, false) => "no event was recorded after it in its stream, and no call waited for that stream".into(),
         (u64::MAX, true) => "no call waited for an event that was recorded after it".into(),
         (known, _) => {
             let late = duration(known.saturating_sub(second.call.at));

@@ -1,56 +1,59 @@
 //! Files with fault plans: a rule per line, comments, names, and includes.
 
-use super::{LONGEST_PLAN, Rules, is_plan_name};
+use super::{CollectedRules, LONGEST_PLAN, is_plan_name};
 use anyhow::{Context, Result, bail, ensure};
-use cupeer_record::plain::{self, Links};
-use cupeer_spec::selector::explained;
+use cupeer_record::plain::{self, SymbolicLinks};
+use cupeer_spec::selector::explain_error;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Maximum depth of files that include each other.
-const DEEPEST: usize = 16;
+const MOST_NESTED_FILES: usize = 16;
 /// Maximum size of a file in bytes, including comments.
-const LARGEST: u64 = 1 << 20;
+const LARGEST_FILE: u64 = 1 << 20;
 
-pub fn read(files: &[PathBuf], rules: &mut Rules) -> Result<()> {
-    let mut reader = Reader { rules, seen: Vec::new(), chain: Vec::new() };
+pub fn read_plan_files(files: &[PathBuf], rules: &mut CollectedRules) -> Result<()> {
+    let mut reader = PlanReader { rules, seen: Vec::new(), chain: Vec::new() };
     for file in files {
         let option = format!("--inject-file '{}'", file.display());
-        if reader.file(file, &option)? == 0 {
+        if reader.read_file(file, &option)? == 0 {
             bail!("{option}: it contains no fault");
         }
     }
     Ok(())
 }
 
-struct Reader<'a> {
-    rules: &'a mut Rules,
+struct PlanReader<'a> {
+    rules: &'a mut CollectedRules,
     /// Real paths of the files that were read, each with the place that named the file.
     seen: Vec<(PathBuf, String)>,
     /// Files that are being read: each one includes the next.
     chain: Vec<PathBuf>,
 }
 
-impl Reader<'_> {
+impl PlanReader<'_> {
     /// Reads a file that `place` names. Returns the number of its rules, including rules of included files.
-    fn file(&mut self, path: &Path, place: &str) -> Result<usize> {
-        let text = contents(path).with_context(|| place.to_owned())?;
+    fn read_file(&mut self, path: &Path, place: &str) -> Result<usize> {
+        let text = read_contents(path).with_context(|| place.to_owned())?;
         let real = path.canonicalize().with_context(|| place.to_owned())?;
-        let chain = self.shown_chain(&real);
+        let chain = self.format_chain(&real);
         ensure!(!self.chain.contains(&real), "{place}: this file includes itself: {chain}");
-        ensure!(self.chain.len() < DEEPEST, "{place}: more than {DEEPEST} files include each other: {chain}");
+        ensure!(
+            self.chain.len() < MOST_NESTED_FILES,
+            "{place}: more than {MOST_NESTED_FILES} files include each other: {chain}"
+        );
         if let Some((_, first)) = self.seen.iter().find(|(seen, _)| *seen == real) {
             bail!("{place}: this file has already been read, by {first}; its faults would count twice");
         }
         self.seen.push((real.clone(), place.to_owned()));
         self.chain.push(real);
-        let rules = self.lines(path, &text);
+        let rules = self.read_lines(path, &text);
         self.chain.pop();
         rules
     }
 
-    fn lines(&mut self, path: &Path, text: &str) -> Result<usize> {
-        let mut plan = name_of(path);
+    fn read_lines(&mut self, path: &Path, text: &str) -> Result<usize> {
+        let mut plan = plan_name_from(path);
         let (mut is_named, mut count) = (false, 0);
         for (line, number) in text.split('\n').zip(1..) {
             let rule = without_comment(line);
@@ -61,14 +64,11 @@ impl Reader<'_> {
             let value_column = begin + rule.trim().len() - value.len() + 1;
             match word {
                 "include" if value.is_empty() => {
-                    bail!(
-                        "{}: the name of a file is missing here: include OTHER",
-                        place(begin + word.len() + 1)
-                    );
+                    bail!("{}: the name of a file is missing here: include OTHER", place(begin + word.len() + 1));
                 }
                 "include" => {
                     let other = path.parent().unwrap_or(Path::new("")).join(value);
-                    count += self.file(&other, &place(value_column))?;
+                    count += self.read_file(&other, &place(value_column))?;
                 }
                 "plan" => {
                     let here = place(begin + 1);
@@ -78,14 +78,14 @@ impl Reader<'_> {
                         is_plan_name(value),
                         "{}: '{}' is not a plan name; a plan name has 1 to {LONGEST_PLAN} letters, digits, '.', '_' and '-'",
                         place(value_column),
-                        super::shown(value)
+                        super::shorten_for_message(value)
                     );
                     (plan, is_named) = (value.to_owned(), true);
                 }
-                _ => match self.rules.add(&plan, rule) {
+                _ => match self.rules.add_plan(&plan, rule) {
                     Ok(added) => count += added,
                     Err(error) => {
-                        bail!("{}: {}", place(error.column), explained(line, error.column, &error.message))
+                        bail!("{}: {}", place(error.column), explain_error(line, error.column, &error.message))
                     }
                 },
             }
@@ -93,25 +93,22 @@ impl Reader<'_> {
         Ok(count)
     }
 
-    fn shown_chain(&self, last: &Path) -> String {
+    fn format_chain(&self, last: &Path) -> String {
         let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let files = self.chain.iter().map(PathBuf::as_path).chain([last]);
         files.map(name).collect::<Vec<_>>().join(" includes ")
     }
 }
 
-fn contents(path: &Path) -> Result<String> {
-    // A pipe, such as `<(...)`, can be read only once, and reading waits for its writer.
-    let bytes = plain::read(path, Links::Followed, LARGEST).map_err(|error| match error.kind() {
+fn read_contents(path: &Path) -> Result<String> {
+    // Only a regular file is accepted: a pipe, such as `<(...)`, can be read only once, and reading it would wait for its writer.
+    let bytes = plain::read(path, SymbolicLinks::Followed, LARGEST_FILE).map_err(|error| match error.kind() {
         ErrorKind::InvalidInput => anyhow::anyhow!("{error}; a fault plan is a regular file"),
         ErrorKind::InvalidData => anyhow::anyhow!("{error}; this is not a fault plan"),
         _ => error.into(),
     })?;
     String::from_utf8(bytes).map_err(|error| {
-        let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count();
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
         anyhow::anyhow!("line {} is not UTF-8; this is not a fault plan", line + 1)
     })
 }
@@ -123,7 +120,7 @@ fn without_comment(line: &str) -> &str {
 }
 
 /// Returns the name of a plan without a given name: the part of the file's name that is a valid name.
-fn name_of(path: &Path) -> String {
+fn plan_name_from(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let name: String = stem.chars().map(allowed).take(LONGEST_PLAN).collect();
@@ -143,12 +140,11 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let mut rules = Rules::default();
+        let mut rules = CollectedRules::default();
         let first = directory.path().join(files[0].0);
-        let error = |error: anyhow::Error| {
-            format!("{error:#}").replace(&format!("{}/", directory.path().display()), "")
-        };
-        read(&[first], &mut rules).map_err(error)?;
+        let error =
+            |error: anyhow::Error| format!("{error:#}").replace(&format!("{}/", directory.path().display()), "");
+        read_plan_files(&[first], &mut rules).map_err(error)?;
         Ok(rules.plan.rules.into_iter().map(|rule| rule.name).collect())
     }
 
@@ -184,8 +180,7 @@ mod tests {
     fn errors_name_the_file_the_line_and_the_column() {
         let deep: Vec<(String, String)> =
             (0..20).map(|i| (format!("f{i}"), format!("include f{}\n@ipc:hang:name=n{i}", i + 1))).collect();
-        let deep: Vec<(&str, &str)> =
-            deep.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        let deep: Vec<(&str, &str)> = deep.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         let cases: &[(&[(&str, &str)], &str)] = &[
             (&[("a", "\n  @ipc:dealy=1ms # x")], "a:2:8: there is no key 'dealy'; did you mean 'delay'?"),
             (&[("a", "@ipc:delay # x")], "a:1:11: 'delay' needs a value, such as"),
@@ -208,10 +203,7 @@ mod tests {
             (&[("a", "plan x\n plan y")], "a:2:2: the plan already has a name"),
             (&[("a", "plan x/y")], "a:1:6: 'x/y' is not a plan name; a plan name has 1 to 40 letters"),
             (&[("a", "plan")], "a:1:5: '' is not a plan name"),
-            (
-                &[("a", "@ipc:hang:name=b\n\n@ipc:hang:name=b")],
-                "a:3:16: another fault is named 'a/b' already",
-            ),
+            (&[("a", "@ipc:hang:name=b\n\n@ipc:hang:name=b")], "a:3:16: another fault is named 'a/b' already"),
             (
                 &[("a", "@ipc:hang:name=x/1\ninclude x"), ("x", "@ipc:hang")],
                 "x:1:1: another fault is named 'x/1' already",
@@ -231,16 +223,14 @@ mod tests {
         let path = directory.path().join("a");
         let said = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();
-            format!("{:#}", read(std::slice::from_ref(&path), &mut Rules::default()).unwrap_err())
+            format!("{:#}", read_plan_files(std::slice::from_ref(&path), &mut CollectedRules::default()).unwrap_err())
         };
         assert!(said(b"# x\n\xff").ends_with("line 2 is not UTF-8; this is not a fault plan"));
-        assert!(
-            said(&vec![b'#'; 2 << 20]).ends_with("the file is larger than 1 MiB; this is not a fault plan")
-        );
-        let missing = read(&[directory.path().join("b")], &mut Rules::default()).unwrap_err();
+        assert!(said(&vec![b'#'; 2 << 20]).ends_with("the file is larger than 1 MiB; this is not a fault plan"));
+        let missing = read_plan_files(&[directory.path().join("b")], &mut CollectedRules::default()).unwrap_err();
         assert!(format!("{missing:#}").starts_with("--inject-file '") && missing.to_string().ends_with("b'"));
         assert!(
-            format!("{:#}", read(&[directory.path().into()], &mut Rules::default()).unwrap_err())
+            format!("{:#}", read_plan_files(&[directory.path().into()], &mut CollectedRules::default()).unwrap_err())
                 .contains("directory")
         );
     }

@@ -1,15 +1,13 @@
 //! Driver queries about the nodes of a graph.
 
 use super::super::queries::{
-    cuGraphChildGraphNodeGetGraph, cuGraphGetNodes, cuGraphKernelNodeGetParams,
-    cuGraphKernelNodeGetParams_v2, cuGraphMemAllocNodeGetParams, cuGraphMemcpyNodeGetParams,
-    cuGraphMemsetNodeGetParams, cuGraphNodeGetType,
+    cuGraphChildGraphNodeGetGraph, cuGraphGetNodes, cuGraphKernelNodeGetParams, cuGraphKernelNodeGetParams_v2,
+    cuGraphMemAllocNodeGetParams, cuGraphMemcpyNodeGetParams, cuGraphMemsetNodeGetParams, cuGraphNodeGetType,
 };
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use cupeer_spec::abi::{
-    CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS,
-    CUgraphNodeType,
+    CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS, CUgraphNodeType,
 };
 
 /// Work of a node of a graph.
@@ -35,7 +33,7 @@ pub fn nodes_of(graph: u64, nodes: &mut [u64]) -> Option<usize> {
 }
 
 /// Returns the work of a node that the driver returned.
-pub fn graph_node(node: u64) -> GraphNode {
+pub fn query_node_work(node: u64) -> GraphNode {
     /// Reads the parameters of a node with the query `ask`, and converts them with `node`.
     fn read<T>(ask: impl FnOnce(*mut T) -> Option<c_int>, node: impl FnOnce(T) -> GraphNode) -> GraphNode {
         let mut place = MaybeUninit::zeroed();

@@ -2,7 +2,7 @@
 //! announce the end of other work. Both are determined once per version of the shared ranges.
 
 use super::node::GraphNode;
-use super::{GRAPHS, KnownGraph, MOST_USES, NodeUse, Part, RING, Words, each_kept, oldest};
+use super::{AddressRole, GRAPHS, KnownGraph, MOST_USES, NodeUse, RING, Words, each_use_in_ring, oldest_position};
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed},
@@ -15,9 +15,9 @@ use cupeer_spec::record::slot::nodes::{self, MOST};
 pub(super) const OTHERS: u32 = 1 << 31;
 const KERNELS: u32 = nodes::KERNELS as u32;
 const TELLS: u32 = nodes::TELLS as u32;
-/// Bit of [`Shared::version`]: the graph uses shared memory.
+/// Bit of [`SharedUse::version`]: the graph uses shared memory.
 const ANY: u64 = 1;
-/// Bit of [`Shared::version`]: copies or memsets of the graph use shared memory.
+/// Bit of [`SharedUse::version`]: copies or memsets of the graph use shared memory.
 const RANGES: u64 = 2;
 
 /// Memory type `CU_MEMORYTYPE_HOST`.
@@ -25,8 +25,8 @@ const HOST: i32 = 1;
 /// Memory type `CU_MEMORYTYPE_DEVICE`.
 pub(super) const DEVICE: i32 = 2;
 
-/// The use of shared memory by an executable graph.
-pub(super) struct Shared {
+/// Uses of shared memory by an executable graph, determined once per version of the shared ranges.
+pub(super) struct SharedUse {
     /// Kinds of the nodes of the graph, as bits.
     pub kinds: AtomicU32,
     /// Version of the shared ranges for which the use was determined, plus one, above the bits [`ANY`] and [`RANGES`]; 0 for
@@ -40,9 +40,9 @@ pub(super) struct Shared {
     uses: [AtomicU32; MOST],
 }
 
-impl Shared {
+impl SharedUse {
     #[allow(clippy::declare_interior_mutable_const, reason = "each use makes another one")]
-    pub const NEW: Shared = Shared {
+    pub const NEW: SharedUse = SharedUse {
         kinds: AtomicU32::new(0),
         version: AtomicU64::new(0),
         flags: AtomicU32::new(0),
@@ -60,8 +60,8 @@ pub(super) fn kind_of(node: &GraphNode) -> u32 {
     }
 }
 
-/// Notes that a call may have changed an executable graph.
-pub fn may_have_changed(id: FnId, words: &Words) {
+/// Notes that a call may have changed an executable graph, so that its nodes are not completely known any more.
+pub fn note_possible_change(id: FnId, words: &Words) {
     let exec = match id.spec().effects().first() {
         Some(Effect::Instantiates(exec, _) | Effect::Alters(Altered { exec, .. })) => words[*exec],
         _ => return,
@@ -77,23 +77,23 @@ pub fn may_have_changed(id: FnId, words: &Words) {
 pub fn uses_any(handle: u64, version: u32, is_shared: fn(u64) -> bool) -> bool {
     let Some(place) = GRAPHS.find(handle) else { return false };
     let (known, version) = (place.shared.version.load(Relaxed), u64::from(version) + 1);
-    let known = if known >> 2 == version { known } else { scan(place, version, is_shared) };
+    let known = if known >> 2 == version { known } else { find_shared_uses(place, version, is_shared) };
     known & ANY != 0
 }
 
 #[cold]
 #[inline(never)]
-fn scan(place: &KnownGraph, version: u64, is_shared: fn(u64) -> bool) -> u64 {
+fn find_shared_uses(place: &KnownGraph, version: u64, is_shared: fn(u64) -> bool) -> u64 {
     let KnownGraph { number, first, shared, .. } = place;
     let (mut flags, mut count, mut known) = (shared.kinds.load(Relaxed), 0, version << 2);
-    if first.load(Relaxed) < oldest() {
+    if first.load(Relaxed) < oldest_position() {
         flags |= OTHERS;
     }
-    each_kept(place, number.load(Relaxed), &mut |at, kept| {
+    each_use_in_ring(place, number.load(Relaxed), &mut |at, kept| {
         let it = kept.read();
         let is_used = is_shared(it.address);
         known |= u64::from(is_used) * ANY;
-        if it.part == Part::CopyTo && it.may_be_host && !is_used {
+        if it.part == AddressRole::CopyTo && it.may_be_host && !is_used {
             flags |= TELLS;
         }
         if is_used && it.is_exact {

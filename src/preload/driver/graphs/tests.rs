@@ -12,11 +12,12 @@ fn a_graph_has_its_uses_until_it_ends_or_the_ring_drops_them() {
         let (number, first) = (LAST_NUMBER.fetch_add(1, Relaxed) + 1, USES_PUT.load(Relaxed));
         let all: Vec<NodeUse> = (0..count)
             .map(|at| NodeUse {
-                label: Label {
+                label: NodeLabel {
                     index: (at % 3 != 0).then_some(at as u32 % 0xffff),
                     within: (at % 2 == 1).then_some(7),
                 },
-                part: [Part::CopyTo, Part::CopyFrom, Part::Fill, Part::Parameter(3)][at as usize % 4],
+                part: [AddressRole::CopyTo, AddressRole::CopyFrom, AddressRole::Fill, AddressRole::Parameter(3)]
+                    [at as usize % 4],
                 address: 0x7000_0000_0000 + at,
                 bytes: if at % 4 == 3 { 1 } else { 64 },
                 kernel: if at % 4 == 3 { 0x5000 } else { 0 },
@@ -34,14 +35,14 @@ fn a_graph_has_its_uses_until_it_ends_or_the_ring_drops_them() {
     assert_eq!((uses(0x10), uses(0x20)), (first.clone(), second));
     // Each version is examined until nothing is found in it, and a finding is reported a few times.
     assert!(is_to_examine(0x10, 1));
-    note_clean(0x10, 1);
+    note_uses_no_gone_memory(0x10, 1);
     assert!(!is_to_examine(0x10, 1) && is_to_examine(0x10, 2));
-    (0..MOST_FOUND).for_each(|_| note_found(0x10));
+    (0..MOST_FOUND).for_each(|_| note_uses_gone_memory(0x10));
     assert!(!is_to_examine(0x10, 2));
     let call = |id, word: u64| {
         let mut words = [0; MOST_ARGUMENTS];
         words[0] = word;
-        before(id, &words);
+        forget_before_call(id, &words);
     };
     call(FnId::cuGraphExecDestroy, 0x20);
     assert_eq!((uses(0x10).len(), uses(0x20).len()), (8, 0));
@@ -60,7 +61,7 @@ fn shared_memory_of_a_graph_is_determined_once_per_version() {
     const AT: u64 = 0x7abc_0000_0000;
     let is_shared: fn(u64) -> bool = |address| address >= AT;
     let it = |part, address| NodeUse {
-        label: Label::default(),
+        label: NodeLabel::default(),
         part,
         address,
         bytes: 64,
@@ -78,17 +79,17 @@ fn shared_memory_of_a_graph_is_determined_once_per_version() {
         let mut all = Vec::new();
         shared::each(handle, &mut |it| all.push(it.address)).map(|flags| (flags, all))
     };
-    let (to, from) = (it(Part::CopyTo, AT), it(Part::CopyFrom, AT - 64));
+    let (to, from) = (it(AddressRole::CopyTo, AT), it(AddressRole::CopyFrom, AT - 64));
     make(0x40, 0, &[to, from]);
     assert!(!shared::uses_any(0x40, 1, |_| false) && shared::uses_any(0x40, 2, is_shared));
     assert_eq!(shared(0x40), Some((0, vec![AT])));
     assert!(shared::uses_any(0x40, 2, |_| panic!("it is known")));
     // Rows are not known byte by byte, and parameters not at all.
-    let parameter = NodeUse { kernel: 1, bytes: 1, is_exact: false, ..it(Part::Parameter(0), AT) };
+    let parameter = NodeUse { kernel: 1, bytes: 1, is_exact: false, ..it(AddressRole::Parameter(0), AT) };
     make(0x50, 0, &[parameter, NodeUse { is_exact: false, ..to }]);
     assert!(shared::uses_any(0x50, 2, is_shared) && shared(0x50).is_none());
     // A copy from there to what may be the host tells of itself.
-    make(0x60, 0, &[it(Part::CopyFrom, AT), NodeUse { may_be_host: true, ..it(Part::CopyTo, AT - 64) }]);
+    make(0x60, 0, &[it(AddressRole::CopyFrom, AT), NodeUse { may_be_host: true, ..it(AddressRole::CopyTo, AT - 64) }]);
     assert!(shared::uses_any(0x60, 2, is_shared));
     assert_eq!(shared(0x60), Some((cupeer_spec::record::slot::nodes::TELLS, vec![AT])));
     // A graph that waits for other work, or that may have changed, has no known use.
@@ -96,7 +97,7 @@ fn shared_memory_of_a_graph_is_determined_once_per_version() {
     assert!(shared::uses_any(0x70, 2, is_shared) && shared(0x70).is_none());
     let mut words = [0; MOST_ARGUMENTS];
     words[0] = 0x40;
-    shared::may_have_changed(FnId::cuGraphExecUpdate_v2, &words);
+    shared::note_possible_change(FnId::cuGraphExecUpdate_v2, &words);
     assert!(shared::uses_any(0x40, 2, is_shared) && shared(0x40).is_none());
     assert!(!shared::uses_any(0x80, 2, is_shared));
 }

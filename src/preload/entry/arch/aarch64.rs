@@ -13,7 +13,7 @@ macro_rules! go_to_traced {
             "mrs x17, tpidr_el0\n",
             "add x16, x16, x17\n",
             "mov w15, #{index} + 1\n",
-            // The order of these stores matters: see `call::enter`.
+            // The order of these stores matters: see `call::resolve_target`.
             "str w15, [x16, #{field}]\n",
             "str x30, [x16]\n",
             "adrp x16, {cancel_type}\n",

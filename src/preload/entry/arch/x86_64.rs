@@ -10,7 +10,7 @@ macro_rules! go_to_traced {
         concat!(
             "mov r11, qword ptr [rsp]\n",
             "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]\n",
-            // The order of these stores matters: see `call::enter`.
+            // The order of these stores matters: see `call::resolve_target`.
             "mov dword ptr fs:[r10 + {field}], {index} + 1\n",
             "mov qword ptr fs:[r10], r11\n",
             "mov rax, qword ptr [rip + {cancel_type}]\n",
@@ -173,14 +173,7 @@ mod tests {
         // SAFETY: the flag makes the processor trap behind each instruction until the handler clears it; the text has room.
         unsafe {
             core::arch::asm!("pushfq", "or qword ptr [rsp], {flag}", "popfq", flag = const TRAP_FLAG);
-            libc::snprintf(
-                text.as_mut_ptr().cast(),
-                text.len(),
-                c"%d %s %g".as_ptr(),
-                17,
-                c"text".as_ptr(),
-                2.5,
-            );
+            libc::snprintf(text.as_mut_ptr().cast(), text.len(), c"%d %s %g".as_ptr(), 17, c"text".as_ptr(), 2.5);
             libc::qsort(numbers.as_mut_ptr().cast(), numbers.len(), 4, Some(compare));
             black_box(format!("{numbers:?}"));
             black_box(libc::dlsym(libc::RTLD_DEFAULT, c"getpid".as_ptr()));

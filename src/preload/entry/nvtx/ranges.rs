@@ -3,7 +3,7 @@
 //! A thread leaves its innermost range, or the program ends a range by its number.
 
 use crate::sys::arch::thread;
-use crate::sys::book::Book;
+use crate::sys::book::LockedFacts;
 
 /// Largest number of open ranges. Beyond it, the oldest range is dropped, and ends without a mark.
 const MOST: usize = 512;
@@ -47,7 +47,7 @@ struct Ranges {
     begun: u64,
 }
 
-static RANGES: Book<Ranges> = Book::new(Ranges { all: [NONE; MOST], begun: 0 });
+static RANGES: LockedFacts<Ranges> = LockedFacts::new(Ranges { all: [NONE; MOST], begun: 0 });
 
 /// Adds a range. Returns its number, and the number of ranges of the same owner around it; `None` if it cannot be kept.
 pub fn begin(owner: Owner, name: Option<&[u8]>) -> Option<(u64, usize)> {
@@ -82,8 +82,7 @@ impl Ranges {
     }
 
     fn end(&mut self, owner: Owner, number: Option<u64>) -> Option<(Range, usize)> {
-        let is_it =
-            |range: &Range| range.owner == owner && number.is_none_or(|number| range.number == number);
+        let is_it = |range: &Range| range.owner == owner && number.is_none_or(|number| range.number == number);
         let around = self.all.iter().filter(|range| range.owner == owner).count().checked_sub(1)?;
         let range = self.all.iter_mut().filter(|range| is_it(range)).max_by_key(|range| range.number)?;
         Some((core::mem::replace(range, NONE), around))

@@ -5,7 +5,7 @@ use crate::resolve::driver;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::AtomicUsize;
 use cupeer_spec::abi::nvmlPciInfo_t;
-use cupeer_spec::deny::{self, Identity};
+use cupeer_spec::deny::{self, DeviceIdentity};
 use cupeer_spec::function::Library;
 use cupeer_spec::uuid;
 
@@ -27,9 +27,9 @@ fn zeroed_pci() -> nvmlPciInfo_t {
     unsafe { core::mem::zeroed() }
 }
 
-fn address(pci: &nvmlPciInfo_t) -> Option<deny::Pci> {
+fn address(pci: &nvmlPciInfo_t) -> Option<deny::PciAddress> {
     let text = text(bytes(&pci.busId)).or_else(|| text(bytes(&pci.busIdLegacy)))?;
-    deny::pci(text)
+    deny::parse_pci(text)
 }
 
 fn bytes(text: &[c_char]) -> &[u8] {
@@ -38,12 +38,12 @@ fn bytes(text: &[c_char]) -> &[u8] {
 }
 
 /// Returns the identity of a device; unknown if NVML does not return it.
-pub fn identity(device: u64) -> Identity {
+pub fn identity(device: u64) -> DeviceIdentity {
     let (mut uuid, mut pci) = ([0u8; 96], zeroed_pci());
     let has_uuid = nvmlDeviceGetUUID(device, uuid.as_mut_ptr(), 95) == Some(0);
     let has_pci = nvmlDeviceGetPciInfo_v3(device, &mut pci) == Some(0);
-    Identity {
-        uuid: text(&uuid).filter(|_| has_uuid).and_then(uuid::parse),
+    DeviceIdentity {
+        uuid: text(&uuid).filter(|_| has_uuid).and_then(uuid::parse_uuid),
         pci: has_pci.then(|| address(&pci)).flatten(),
     }
 }
@@ -56,7 +56,7 @@ pub fn remote_address(device: u64, link: u32) -> Option<nvmlPciInfo_t> {
 }
 
 /// Returns the NVML handle of the device at a PCI address; `None` if NVML has no device there.
-pub fn device_at(pci: &nvmlPciInfo_t) -> Option<u64> {
+pub fn nvml_device_at(pci: &nvmlPciInfo_t) -> Option<u64> {
     let mut device = 0;
     (nvmlDeviceGetHandleByPciBusId_v2(pci.busId.as_ptr(), &mut device) == Some(0)).then_some(device)
 }

@@ -7,17 +7,17 @@
 use super::{ask, devices, pairs};
 use cupeer_spec::abi::nvmlFieldValue_t;
 
-/// Number of links that is larger than the number of links of any device.
+/// Number of links that are queried per device. No device has more.
 const MOST_LINKS: u32 = 64;
 
 /// Returns the denied pair because of which a link of a device is hidden; `None` if the link is not hidden, or is missing.
-pub fn hidden(device: u64, link: u32) -> Option<usize> {
+pub fn pair_hiding_link(device: u64, link: u32) -> Option<usize> {
     let pairs = pairs()?;
     let own = devices::of_handle(device);
-    let touched = pairs.touches(&own)?;
+    let touched = pairs.find_entry_with(&own)?;
     let remote = ask::remote_address(device, link)?;
-    match ask::device_at(&remote).map(devices::of_handle) {
-        Some(other) => pairs.denies(&own, &other).or_else(|| pairs.denies(&other, &own)),
+    match ask::nvml_device_at(&remote).map(devices::of_handle) {
+        Some(other) => pairs.find_denial(&own, &other).or_else(|| pairs.find_denial(&other, &own)),
         None => Some(touched),
     }
 }
@@ -66,7 +66,7 @@ fn visible_links(device: u64) -> (u32, Option<usize>) {
     let mut count = 0;
     for link in 0..MOST_LINKS {
         if ask::remote_address(device, link).is_some() {
-            match hidden(device, link) {
+            match pair_hiding_link(device, link) {
                 Some(pair) => which = which.or(Some(pair)),
                 None => count += 1,
             }
@@ -81,7 +81,7 @@ fn visible_links(device: u64) -> (u32, Option<usize>) {
 ///
 /// `values` is null, or points to `count` values that NVML wrote.
 pub unsafe fn hide_fields(device: u64, values: *mut nvmlFieldValue_t, count: i32) -> Option<usize> {
-    pairs()?.touches(&devices::of_handle(device))?;
+    pairs()?.find_entry_with(&devices::of_handle(device))?;
     let count = if values.is_null() { 0 } else { usize::try_from(count).unwrap_or(0) };
     let mut changed = None;
     for i in 0..count {
@@ -90,11 +90,11 @@ pub unsafe fn hide_fields(device: u64, values: *mut nvmlFieldValue_t, count: i32
         // SAFETY: the caller promises that NVML wrote that many values there.
         let mut field = unsafe { value.read_unaligned() };
         let Some(about) = described_links(field.fieldId, field.scopeId) else { continue };
-        if field.bits() == 0 {
+        if field.value_bits() == 0 {
             continue;
         }
         let (which, left) = match about {
-            LinkValue::Link(link) => (hidden(device, link), 0),
+            LinkValue::Link(link) => (pair_hiding_link(device, link), 0),
             LinkValue::AllLinks => match visible_links(device) {
                 (0, which) => (which, 0),
                 _ => (None, 0),
@@ -104,7 +104,7 @@ pub unsafe fn hide_fields(device: u64, values: *mut nvmlFieldValue_t, count: i32
                 (which, u64::from(count))
             }
         };
-        if let Some(which) = which.filter(|_| field.bits() != left) {
+        if let Some(which) = which.filter(|_| field.value_bits() != left) {
             field.value = left;
             // SAFETY: the caller promises that many values, and that NVML may write to them.
             unsafe { value.write_unaligned(field) };

@@ -19,9 +19,9 @@ mod opens;
 mod peers;
 
 use crate::driver::queries;
-use crate::fault::forward::Forward;
+use crate::fault::forward::ForwardedCall;
 use crate::settings::{self, Deny};
-use cupeer_spec::deny::Denied as Pairs;
+use cupeer_spec::deny::DeniedPairs as Pairs;
 use cupeer_spec::effect::{Effect, End, Made, Named, Object, Query};
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::results::Result;
@@ -31,11 +31,11 @@ use cupeer_spec::results::Result;
 pub struct Denied {
     /// The result that the program gets in place of the call.
     pub result: i32,
-    /// Index in [`names`] of the denied pair, or of the limit.
+    /// Index in [`denied_names`] of the denied pair, or of the limit.
     pub which: usize,
 }
 
-fn refused(result: Result, which: usize) -> Denied {
+fn denial_with_result(result: Result, which: usize) -> Denied {
     Denied { result: result as i32, which }
 }
 
@@ -47,7 +47,7 @@ fn pairs() -> Option<&'static Pairs> {
     settings()?.pairs.as_ref()
 }
 
-/// Returns the maximum number of peers of a context, and the index of this limit in [`names`].
+/// Returns the maximum number of peers of a context, and the index of this limit in [`denied_names`].
 fn limit() -> Option<(u32, usize)> {
     let deny = settings()?;
     let before = match &deny.pairs {
@@ -59,13 +59,14 @@ fn limit() -> Option<(u32, usize)> {
 }
 
 /// Returns true if calls of a function must be examined for denial.
-pub fn concerns(id: FnId) -> bool {
-    settings().is_some_and(|deny| deny.concerns(id))
+pub fn is_function_examined(id: FnId) -> bool {
+    settings().is_some_and(|deny| deny.is_function_examined(id))
 }
 
-/// Returns the text for each counter, in their order: each denied pair in the settings, `all`, and the limit of peers.
-pub fn names() -> Vec<String> {
-    let mut names = pairs().map_or(Vec::new(), Pairs::names);
+/// Returns the names under which denials are counted, in the order of the counters: the denied pairs in the settings
+/// or `all`, and the limit of peers.
+pub fn denied_names() -> Vec<String> {
+    let mut names = pairs().map_or(Vec::new(), Pairs::entry_texts);
     if let Some((limit, _)) = limit() {
         names.push(format!("more than {limit} peers"));
     }
@@ -74,13 +75,13 @@ pub fn names() -> Vec<String> {
 
 /// Examines a call before it is forwarded. Returns the denial, whose result replaces the call; `None` if the call must be
 /// forwarded.
-pub fn before(call: &Forward) -> Option<Denied> {
+pub fn deny_before_call(call: &ForwardedCall) -> Option<Denied> {
     let function = call.id.spec();
     if let Some(access) = function.enables() {
         return deny_enabling(call, access);
     }
     if let Some(grant) = function.grants() {
-        return grants::before(call, grant);
+        return grants::deny_grant(call, grant);
     }
     if let Some(joined) = function.joins() {
         return multicast::deny_join(call, joined);
@@ -89,18 +90,18 @@ pub fn before(call: &Forward) -> Option<Denied> {
         return multicast::deny_creation(call);
     }
     match function.opens() {
-        Some(shared) => opens::before(call, shared),
-        None if function.library == Library::Nvml => nvml::before(call),
+        Some(shared) => opens::deny_open(call, shared),
+        None if function.library == Library::Nvml => nvml::deny_link_query(call),
         None => None,
     }
 }
 
 /// Examines a call that the driver completed with success, and changes its outputs. Returns the denied pair if any output
 /// changed.
-pub fn after(call: &Forward) -> Option<usize> {
+pub fn change_outputs_after_call(call: &ForwardedCall) -> Option<usize> {
     let function = call.id.spec();
     if function.library == Library::Nvml {
-        return nvml::after(call);
+        return nvml::change_nvml_outputs(call);
     }
     for effect in function.effects() {
         match *effect {
@@ -108,7 +109,7 @@ pub fn after(call: &Forward) -> Option<usize> {
             Effect::Asks(question) => return clear_answer(call, question),
             Effect::Enables(Named { by, .. }, _) => {
                 let peer = devices::of_ordinal(queries::device_of(call.words[by]));
-                peers::count_peer(queries::context(), queries::device(), &peer);
+                peers::count_peer(queries::context(), queries::device_of_current_context(), &peer);
             }
             Effect::Disables(Named { by, .. }) => {
                 peers::remove_peer(queries::context(), queries::device_of(call.words[by]));
@@ -124,10 +125,8 @@ pub fn after(call: &Forward) -> Option<usize> {
             {
                 peers::forget_device(call.words[by] as i32);
             }
-            Effect::Opens(shared) => opens::after(call, shared),
-            Effect::Makes(Made { object: Object::Pool, by, of: Some(of), .. }) => {
-                grants::note_pool(call, by, of)
-            }
+            Effect::Opens(shared) => opens::count_opened_device(call, shared),
+            Effect::Makes(Made { object: Object::Pool, by, of: Some(of), .. }) => grants::note_pool(call, by, of),
             _ => {}
         }
     }
@@ -135,28 +134,28 @@ pub fn after(call: &Forward) -> Option<usize> {
 }
 
 /// Replaces the answer of a query about a denied pair with zeros. Returns the pair if the answer changed.
-fn clear_answer(call: &Forward, question: Query) -> Option<usize> {
+fn clear_answer(call: &ForwardedCall, question: Query) -> Option<usize> {
     let function = call.id.spec();
     let word = |argument: usize| call.words[argument];
     let which = match (question.peer, question.choice) {
         // An attribute that only a newer driver knows may mean anything.
-        (Some(_), Some((choice, _))) if !(function.args()[choice].of().is_named)(word(choice)) => {
+        (Some(_), Some((choice, _))) if !(function.args()[choice].arg_type().is_named)(word(choice)) => {
             return None;
         }
         (Some(peer), _) => denying_pair(word(question.device), word(peer))?,
         (None, Some((choice, reach))) if word(choice) as i32 == reach => {
-            pairs()?.touches(&devices::of_ordinal(word(question.device) as i32))?
+            pairs()?.find_entry_with(&devices::of_ordinal(word(question.device) as i32))?
         }
         (None, _) => return None,
     };
     let answer = &function.args()[question.answer];
-    let count = answer.count().map_or(1, word);
+    let count = answer.count_argument().map_or(1, word);
     let place = word(question.answer) as *mut u8;
     if place.is_null() {
         return None;
     }
     // SAFETY: not null, and after success the driver wrote that many elements there.
-    let bytes = unsafe { core::slice::from_raw_parts_mut(place, answer.size() * count as usize) };
+    let bytes = unsafe { core::slice::from_raw_parts_mut(place, answer.value_size() * count as usize) };
     let is_changed = bytes.iter().any(|byte| *byte != 0);
     bytes.fill(0);
     is_changed.then_some(which)
@@ -164,23 +163,23 @@ fn clear_answer(call: &Forward, question: Query) -> Option<usize> {
 
 /// Returns the denied pair because of which a device of this process, `from`, has no access to another device, `to`.
 fn denying_pair(from: u64, to: u64) -> Option<usize> {
-    pairs()?.denies(&devices::of_ordinal(from as i32), &devices::of_ordinal(to as i32))
+    pairs()?.find_denial(&devices::of_ordinal(from as i32), &devices::of_ordinal(to as i32))
 }
 
 /// Denies an attempt to enable access to a peer. An attempt that the driver refuses or ignores goes to the driver.
-fn deny_enabling(call: &Forward, access: Named) -> Option<Denied> {
+fn deny_enabling(call: &ForwardedCall, access: Named) -> Option<Denied> {
     let (peer, context) = (call.words[access.by], queries::context());
     // All other arguments are reserved.
     let is_odd = (0..call.id.spec().args().len()).any(|index| index != access.by && call.words[index] != 0);
     if peer == 0 || is_odd || context == 0 || context == peer {
         return None;
     }
-    let (from, to) = (queries::device(), queries::device_of(peer));
+    let (from, to) = (queries::device_of_current_context(), queries::device_of(peer));
     if from < 0 || to < 0 {
         return None;
     }
     if let Some(which) = denying_pair(from as u64, to as u64) {
-        return Some(refused(Result::PEER_ACCESS_UNSUPPORTED, which));
+        return Some(denial_with_result(Result::PEER_ACCESS_UNSUPPORTED, which));
     }
     peers::deny_beyond_limit(context, from, &devices::of_ordinal(to))
 }

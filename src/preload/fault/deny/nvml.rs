@@ -2,13 +2,13 @@
 //! as possible.
 
 use super::{Denied, devices, links, pairs};
-use crate::fault::forward::Forward;
+use crate::fault::forward::ForwardedCall;
 use cupeer_spec::abi::*;
 use cupeer_spec::function::FnId;
 use cupeer_spec::results::nvml::Result;
 
 /// Denies a query about the device at the other end of a hidden link.
-pub fn before(call: &Forward) -> Option<Denied> {
+pub fn deny_link_query(call: &ForwardedCall) -> Option<Denied> {
     let [device, link, place, ..] = *call.words;
     let is_about_remote = matches!(
         call.id,
@@ -20,16 +20,16 @@ pub fn before(call: &Forward) -> Option<Denied> {
     if !is_about_remote || place == 0 {
         return None;
     }
-    let which = links::hidden(device, link as u32)?;
+    let which = links::pair_hiding_link(device, link as u32)?;
     Some(Denied { result: Result::NOT_SUPPORTED as i32, which })
 }
 
 /// Changes the outputs of a call that succeeded. Returns the denied pair if any output changed.
-pub fn after(call: &Forward) -> Option<usize> {
+pub fn change_nvml_outputs(call: &ForwardedCall) -> Option<usize> {
     let [first, second, third, fourth, ..] = *call.words;
-    let pair = || pairs()?.denies(&devices::of_handle(first), &devices::of_handle(second));
-    let touched = || pairs()?.touches(&devices::of_handle(first));
-    let hidden = || links::hidden(first, second as u32);
+    let pair = || pairs()?.find_denial(&devices::of_handle(first), &devices::of_handle(second));
+    let touched = || pairs()?.find_entry_with(&devices::of_handle(first));
+    let hidden = || links::pair_hiding_link(first, second as u32);
     /// Peer status `NVML_P2P_STATUS_NOT_SUPPORTED`.
     const NO_PEERS: nvmlGpuP2PStatus_t = nvmlGpuP2PStatus_t(5);
     /// Topology level `NVML_TOPOLOGY_SYSTEM`.
@@ -49,9 +49,7 @@ pub fn after(call: &Forward) -> Option<usize> {
                 replace_output(touched, second as *mut nvmlGpuFabricInfo_t, core::mem::zeroed())
             }
             FnId::nvmlDeviceGetGpuFabricInfoV => hide_fabric(touched, second as *mut nvmlGpuFabricInfoV_t),
-            FnId::nvmlDeviceGetFieldValues => {
-                links::hide_fields(first, third as *mut nvmlFieldValue_t, second as i32)
-            }
+            FnId::nvmlDeviceGetFieldValues => links::hide_fields(first, third as *mut nvmlFieldValue_t, second as i32),
             _ => None,
         }
     }
@@ -83,10 +81,7 @@ unsafe fn replace_output<T: Copy + PartialEq>(
 /// # Safety
 ///
 /// As of [`replace_output`].
-unsafe fn hide_fabric(
-    which: impl FnOnce() -> Option<usize>,
-    place: *mut nvmlGpuFabricInfoV_t,
-) -> Option<usize> {
+unsafe fn hide_fabric(which: impl FnOnce() -> Option<usize>, place: *mut nvmlGpuFabricInfoV_t) -> Option<usize> {
     if place.is_null() {
         return None;
     }

@@ -1,9 +1,9 @@
 //! Denies opening handles of other processes. The device comes from the live table, or else from the handle itself.
 
-use super::{Denied, devices, pairs, peers, refused};
+use super::{Denied, denial_with_result, devices, pairs, peers};
 use crate::driver::queries;
-use crate::fault::forward::Forward;
-use cupeer_spec::deny::Identity;
+use crate::fault::forward::ForwardedCall;
+use cupeer_spec::deny::DeviceIdentity;
 use cupeer_spec::effect::{Object, Shared};
 use cupeer_spec::results::Result;
 
@@ -12,37 +12,37 @@ use cupeer_spec::results::Result;
 const GPU_BYTES: core::ops::Range<usize> = 32..34;
 
 /// Returns the device of the object that another process exported under a handle.
-fn exported_device(call: &Forward, shared: Shared) -> Option<Identity> {
-    if let Some(export) = call.export().filter(|export| export.uuid != [0; 16]) {
+fn device_of_exported_object(call: &ForwardedCall, shared: Shared) -> Option<DeviceIdentity> {
+    if let Some(export) = call.live_export().filter(|export| export.uuid != [0; 16]) {
         return Some(devices::of_uuid(export.uuid));
     }
     let [device, bus] = call.handle().filter(|_| shared.object == Object::Memory)?[GPU_BYTES] else {
         return None;
     };
-    devices::at(bus, device)
+    devices::find_by_bus_and_device(bus, device)
 }
 
 /// Denies opening a handle of a denied device. A handle with a wrong flag, or a null pointer, goes to the driver, which refuses
 /// the call.
-pub fn before(call: &Forward, shared: Shared) -> Option<Denied> {
+pub fn deny_open(call: &ForwardedCall, shared: Shared) -> Option<Denied> {
     let is_odd = shared.demand.is_some_and(|flags| call.words[flags.by] as u32 != flags.value);
     if call.words[shared.by] == 0 || is_odd {
         return None;
     }
-    let device = queries::device();
+    let device = queries::device_of_current_context();
     if device < 0 {
         return None;
     }
-    let to = exported_device(call, shared)?;
-    if let Some(which) = pairs().and_then(|pairs| pairs.denies(&devices::of_ordinal(device), &to)) {
-        return Some(refused(Result::PEER_ACCESS_UNSUPPORTED, which));
+    let to = device_of_exported_object(call, shared)?;
+    if let Some(which) = pairs().and_then(|pairs| pairs.find_denial(&devices::of_ordinal(device), &to)) {
+        return Some(denial_with_result(Result::PEER_ACCESS_UNSUPPORTED, which));
     }
     if shared.object.is_memory() { peers::deny_beyond_limit(queries::context(), device, &to) } else { None }
 }
 
 /// Counts the device of the opened object as a peer.
-pub fn after(call: &Forward, shared: Shared) {
-    if let Some(to) = exported_device(call, shared).filter(|_| shared.object.is_memory()) {
-        peers::count_peer(queries::context(), queries::device(), &to);
+pub fn count_opened_device(call: &ForwardedCall, shared: Shared) {
+    if let Some(to) = device_of_exported_object(call, shared).filter(|_| shared.object.is_memory()) {
+        peers::count_peer(queries::context(), queries::device_of_current_context(), &to);
     }
 }

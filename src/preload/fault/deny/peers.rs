@@ -4,13 +4,13 @@
 //! size and no locks; when it is full, nothing more is counted.
 
 use super::devices;
-use super::{Denied, limit, refused};
+use super::{Denied, denial_with_result, limit};
 use core::sync::atomic::{
     AtomicI32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use cupeer_spec::deny::Identity;
-use cupeer_spec::fault::fnv;
+use cupeer_spec::deny::DeviceIdentity;
+use cupeer_spec::fault::fnv_hash;
 use cupeer_spec::results::Result;
 
 /// Peer device of a context, as an entry of the table.
@@ -19,7 +19,7 @@ struct Peer {
     context: AtomicU64,
     /// Ordinal of the context's device in this process.
     device: AtomicI32,
-    /// Number of the peer device: see [`key`].
+    /// Hash of the UUID of the peer device: see [`key`].
     peer: AtomicU64,
 }
 
@@ -28,9 +28,9 @@ const CLAIMED: u64 = u64::MAX;
 static PEERS: [Peer; 256] =
     [const { Peer { context: AtomicU64::new(0), device: AtomicI32::new(0), peer: AtomicU64::new(0) } }; 256];
 
-/// Returns the number of a device in this table; 0 if the device is unknown.
-fn key(device: &Identity) -> u64 {
-    device.uuid.map_or(0, |uuid| fnv(&uuid).max(1))
+/// Returns the hash of a device's UUID, by which this table identifies the device; 0 if the UUID is unknown.
+fn key(device: &DeviceIdentity) -> u64 {
+    device.uuid.map_or(0, |uuid| fnv_hash(&uuid).max(1))
 }
 
 fn peers_of(context: u64) -> impl Iterator<Item = &'static Peer> {
@@ -38,17 +38,17 @@ fn peers_of(context: u64) -> impl Iterator<Item = &'static Peer> {
 }
 
 /// Denies access to a peer that exceeds the limit of peers of a context. The context is on `device`.
-pub fn deny_beyond_limit(context: u64, device: i32, peer: &Identity) -> Option<Denied> {
+pub fn deny_beyond_limit(context: u64, device: i32, peer: &DeviceIdentity) -> Option<Denied> {
     let (limit, which) = limit()?;
-    let is_other = devices::of_ordinal(device).is(peer) == Some(false);
+    let is_other = devices::of_ordinal(device).is_same_device(peer) == Some(false);
     let is_new = peers_of(context).all(|known| known.peer.load(Relaxed) != key(peer));
     let is_full = peers_of(context).count() as u64 >= u64::from(limit);
-    (is_other && is_new && is_full).then(|| refused(Result::TOO_MANY_PEERS, which))
+    (is_other && is_new && is_full).then(|| denial_with_result(Result::TOO_MANY_PEERS, which))
 }
 
 /// Counts a device as a peer of a context. The context is on `device`; the peer may be a device of any process.
-pub fn count_peer(context: u64, device: i32, peer: &Identity) {
-    let is_other = devices::of_ordinal(device).is(peer) == Some(false);
+pub fn count_peer(context: u64, device: i32, peer: &DeviceIdentity) {
+    let is_other = devices::of_ordinal(device).is_same_device(peer) == Some(false);
     let key = key(peer);
     let is_known = || peers_of(context).any(|known| known.peer.load(Relaxed) == key);
     if limit().is_none() || !is_other || key == 0 || context == 0 || is_known() {

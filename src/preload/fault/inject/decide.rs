@@ -1,29 +1,29 @@
 //! Decides about one call: which faults fire at it, whether a pair of devices is denied, and what replaces the call.
 
-use super::arming::Using;
+use super::arming::PlansInUse;
 use super::counts::{self, CountedCall, Firing};
 use super::facts::{self, Facts};
-use super::index::Member;
-use super::loaded::{LoadedPlan, LoadedRule};
+use super::index::FunctionFault;
+use super::loaded::{LoadedFault, LoadedPlan};
 use super::{handles, live};
-use crate::fault::{deny, forward::Forward};
+use crate::fault::{deny, forward::ForwardedCall};
 use crate::sys::environment;
 use core::cell::Cell;
-use cupeer_spec::fault::{Error, Per, Stage, purpose};
+use cupeer_spec::fault::{CounterScope, FaultResult, RealCallTreatment, purpose};
 use cupeer_spec::function::{Direction, FnId};
 use cupeer_spec::record::slot::hit::did;
 
-/// Maximum number of faults that can act at one call.
+/// Number of faults that can fire at one call. Further faults are neither tested nor counted at that call.
 pub const MOST: usize = 8;
 
-/// A value that is no combination of the bits of [`did`].
+/// Value that is not a combination of the bits of [`did`]: nothing is recorded yet.
 const NEVER: u16 = u16::MAX;
 
 /// Fault that fired at a call.
 #[derive(Clone, Copy)]
-pub struct Fired {
+pub struct FiredFault {
     pub plan: &'static LoadedPlan,
-    pub rule: &'static LoadedRule,
+    pub rule: &'static LoadedFault,
     pub firing: Firing<'static>,
     /// Effects of the fault on the call, as bits of [`did`].
     pub did: u16,
@@ -32,9 +32,9 @@ pub struct Fired {
 }
 
 /// Faults that fire at one call, the denial of the call, and their effects.
-pub struct Fault<'a> {
-    pub(super) call: &'a Forward<'a>,
-    pub(super) fired: [Option<Fired>; MOST],
+pub struct CallFaults<'a> {
+    pub(super) call: &'a ForwardedCall<'a>,
+    pub(super) fired: [Option<FiredFault>; MOST],
     /// Index of the denied pair, or of the limit of peers, because of which the call is denied.
     pub(super) denied: Option<usize>,
     /// True if a denied pair may change the outputs of the call.
@@ -60,10 +60,10 @@ pub struct Fault<'a> {
     /// Bits of [`did`] that are in the record already, for the denial and then for each fault; [`NEVER`] if none are.
     pub(super) recorded: Cell<[u16; 1 + MOST]>,
     /// Use of the plans, which keeps them from being unmapped.
-    _using: Using,
+    _using: PlansInUse,
 }
 
-impl Fired {
+impl FiredFault {
     /// Returns true if the fault acts on the call; false in a dry run.
     pub fn is_acting(&self) -> bool {
         self.did & did::DRY == 0
@@ -71,45 +71,45 @@ impl Fired {
 
     /// Returns a pseudorandom number, which depends only on the fault, the call, and the purpose.
     pub fn random(&self, id: FnId, rank: u32, purpose: u64) -> u64 {
-        self.rule.spec.thrown(rank, id.spec().name(), self.firing.count, purpose)
+        self.rule.spec.pseudorandom_for(rank, id.spec().name(), self.firing.count, purpose)
     }
 }
 
-impl<'a> Fault<'a> {
+impl<'a> CallFaults<'a> {
     /// Decides about a call. `None` if no fault fires at the call, no denied pair may concern it, and no plan tracks it.
-    pub fn decide(call: &'a Forward<'a>) -> Option<Fault<'a>> {
+    pub fn decide(call: &'a ForwardedCall<'a>) -> Option<CallFaults<'a>> {
         live::poll();
-        let using = Using::now()?;
-        using.index(call.id)?;
-        facts::prepare(&using);
+        let using = PlansInUse::mark_in_use()?;
+        using.faults_of(call.id)?;
+        facts::choose_faults_of_process(&using);
         handles::remember(call, Direction::In);
         let facts = Facts::new(call);
         let rank = environment::rank();
         let mut fired = [None; MOST];
         let mut free = fired.iter_mut();
-        for member in using.index(call.id).map_or(&[][..], |index| &index.members) {
-            let &Member { plan, rule, .. } = member;
+        for member in using.faults_of(call.id).map_or(&[][..], |index| &index.members) {
+            let &FunctionFault { plan, rule, .. } = member;
             if free.len() == 0 || !plan.is_armed() || !facts.meet(plan, rule) {
                 continue;
             }
-            let context = if rule.spec.per == Per::Ctx { facts.context() } else { 0 };
+            let context = if rule.spec.per == CounterScope::Ctx { facts.context() } else { 0 };
             let whose = CountedCall { id: call.id, rank, context };
             if let Some(firing) = counts::count_and_decide(plan, rule, &whose)
                 && let Some(place) = free.next()
             {
                 let did = if plan.is_dry { did::DRY } else { 0 };
-                *place = Some(Fired { plan, rule, firing, did, waited: 0 });
+                *place = Some(FiredFault { plan, rule, firing, did, waited: 0 });
             }
         }
         let is_any = fired[0].is_some();
-        let may_be_denied = deny::concerns(call.id);
-        let denied = if may_be_denied { deny::before(call) } else { None };
+        let may_be_denied = deny::is_function_examined(call.id);
+        let denied = if may_be_denied { deny::deny_before_call(call) } else { None };
         let is_remembered = using.plans.iter().any(|plan| plan.follows || plan.keeps_handles);
         if !is_any && !may_be_denied && !is_remembered {
             return None;
         }
         let stack = if is_any || denied.is_some() { facts.stack() } else { 0 };
-        let mut fault = Fault {
+        let mut fault = CallFaults {
             call,
             fired,
             denied: denied.map(|denied| denied.which),
@@ -130,7 +130,7 @@ impl<'a> Fault<'a> {
         // The result of a denied pair takes precedence over that of a fault.
         if let Some((fired, error)) = fault.first_error()
             && fault.denied.is_none()
-            && fired.rule.spec.action.stage == Stage::Instead
+            && fired.rule.spec.action.stage == RealCallTreatment::Instead
         {
             fault.instead = Some(fault.code(&fired, error));
         }
@@ -138,25 +138,25 @@ impl<'a> Fault<'a> {
     }
 
     /// Returns the first fault that fired and that has a result, and the result.
-    pub(super) fn first_error(&self) -> Option<(Fired, Error)> {
-        self.acting().find_map(|fired| Some((*fired, fired.rule.spec.action.error?)))
+    pub(super) fn first_error(&self) -> Option<(FiredFault, FaultResult)> {
+        self.acting_faults().find_map(|fired| Some((*fired, fired.rule.spec.action.error?)))
     }
 
     /// Returns the faults that fired, without those of a dry run.
-    pub(super) fn acting(&self) -> impl Iterator<Item = &Fired> {
+    pub(super) fn acting_faults(&self) -> impl Iterator<Item = &FiredFault> {
         self.fired.iter().flatten().filter(|fired| fired.is_acting())
     }
 
     /// Returns a pseudorandom number for a fault at this call.
-    pub(super) fn random(&self, fired: &Fired, purpose: u64) -> u64 {
+    pub(super) fn random(&self, fired: &FiredFault, purpose: u64) -> u64 {
         fired.random(self.call.id, self.rank, purpose)
     }
 
     /// Returns the result code with which a fault replaces the driver's result.
-    pub(super) fn code(&self, fired: &Fired, error: Error) -> i32 {
+    pub(super) fn code(&self, fired: &FiredFault, error: FaultResult) -> i32 {
         match error {
-            Error::Code(code) => code,
-            Error::Any => {
+            FaultResult::Code(code) => code,
+            FaultResult::Any => {
                 let spec = self.call.id.spec();
                 let count = spec.failures().count().max(1);
                 let chosen = self.random(fired, purpose::ANY) as usize % count;

@@ -26,7 +26,7 @@ const WRONG_PEERS: u32 = 4;
 const FAILED_RELEASE: u32 = 8;
 
 /// Remembers a number that a fault wrote into an output of a call.
-pub fn note_given(id: FnId, number: u64) {
+pub fn note_written_output(id: FnId, number: u64) {
     if number != 0 {
         GIVEN_NUMBERS[NEXT.fetch_add(1, Relaxed) as usize % GIVEN_NUMBERS.len()].store(number, Release);
     }
@@ -50,7 +50,7 @@ pub fn is_excused(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     if settings::get().damages_handles || follows_plans() {
         // The file lists handles that faults damaged in other processes. It may not be mapped yet, if no fault has concerned this
         // process.
-        shared::attach();
+        shared::map_counts();
     }
     let effects = EFFECTS.load(Acquire);
     if effects == 0 && !shared::has_damaged() {
@@ -64,8 +64,8 @@ pub fn is_excused(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     }
     let mut at = 0;
     function.args().iter().any(|arg| {
-        let bytes = args.get(at..at + arg.stored().min(8));
-        at += arg.stored();
+        let bytes = args.get(at..at + arg.stored_size().min(8));
+        at += arg.stored_size();
         let Some(number) = bytes.and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes) else {
             return false;
         };
@@ -74,6 +74,6 @@ pub fn is_excused(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
         number == 0 && is_pointer && effects & GIVEN_NULL != 0
             || number != 0
                 && (GIVEN_NUMBERS.iter().any(|given| given.load(Acquire) == number)
-                    || arg.is_handle() && shared::is_damaged(number))
+                    || arg.is_ipc_handle() && shared::is_damaged(number))
     })
 }

@@ -1,19 +1,19 @@
 //! Decides whether a call meets the conditions of a fault. Every fact but the arguments is looked up when a fault needs it, and only once.
 
-use super::arming::Using;
-use super::conditions::{argument_of, holds, is_like};
-use super::loaded::{LoadedPlan, LoadedRule};
+use super::arming::PlansInUse;
+use super::conditions::{deciding_argument, is_met_by_number, is_met_by_text};
+use super::loaded::{LoadedFault, LoadedPlan};
 use super::{private, shared};
 use crate::driver::model;
 use crate::driver::queries;
-use crate::fault::forward::Forward;
+use crate::fault::forward::ForwardedCall;
 use crate::recorder;
 use crate::settings;
 use crate::settings::key;
 use crate::sys::caller::{self, Caller, each_frame};
 use crate::sys::clock;
 use crate::sys::environment;
-use crate::sys::line::Short;
+use crate::sys::line::ShortText;
 use crate::sys::program_memory;
 use core::cell::OnceCell;
 use core::ffi::c_char;
@@ -21,10 +21,10 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use cupeer_spec::abi::{CUmemAccessDesc, CUmemAllocationProp, CUmemLocation, CUmemPoolProps};
 use cupeer_spec::effect::Object;
-use cupeer_spec::fault::{Condition, Key, Values, stack_hash};
+use cupeer_spec::fault::{ConditionKey, ConditionValues, FaultCondition, stack_hash};
 use cupeer_spec::function::{ArgSpec, Direction};
-use cupeer_spec::names::matches;
-use cupeer_spec::record::live::mix;
+use cupeer_spec::names::matches_pattern;
+use cupeer_spec::record::live::mix_bits;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::value::MOST_TEXT;
 
@@ -35,11 +35,11 @@ pub fn process_number() -> u64 {
 
 /// Chooses the armed faults that may concern this process, once per process, and again in a forked child. Each fault of a plan
 /// that is armed later counts as a fault that concerns the process.
-pub fn prepare(armed: &Using) {
-    if private::is_prepared() {
+pub fn choose_faults_of_process(armed: &PlansInUse) {
+    if private::are_faults_chosen() {
         return;
     }
-    shared::attach();
+    shared::map_counts();
     let Some(process) = private::process() else { return };
     if process.number.load(Acquire) == 0 {
         let number = shared::next_process();
@@ -47,21 +47,22 @@ pub fn prepare(armed: &Using) {
         let _ = process.number.compare_exchange(0, number, Relaxed, Relaxed);
     }
     environment::find_ranks();
-    armed
-        .choose(|rule| rule.spec.conditions.iter().all(|condition| process_meets(condition).unwrap_or(true)));
-    process.prepare();
+    armed.mark_faults_of_process(|rule| {
+        rule.spec.conditions.iter().all(|condition| process_meets(condition).unwrap_or(true))
+    });
+    process.note_faults_chosen();
 }
 
 /// Returns true if the process meets a condition; `None` for a condition that is about the call.
-fn process_meets(condition: &Condition) -> Option<bool> {
-    let number = |number: u32| number != u32::MAX && holds(condition, u64::from(number));
+fn process_meets(condition: &FaultCondition) -> Option<bool> {
+    let number = |number: u32| number != u32::MAX && is_met_by_number(condition, u64::from(number));
     Some(match condition.key {
-        Key::Rank => number(environment::rank()),
-        Key::LocalRank => number(environment::local_rank()),
+        ConditionKey::Rank => number(environment::rank()),
+        ConditionKey::LocalRank => number(environment::local_rank()),
         // SAFETY: getpid has no preconditions.
-        Key::Pid => number(unsafe { libc::getpid() } as u32),
-        Key::Process => holds(condition, process_number()),
-        Key::Program => is_like(condition, file_name(caller::program_path())),
+        ConditionKey::Pid => number(unsafe { libc::getpid() } as u32),
+        ConditionKey::Process => is_met_by_number(condition, process_number()),
+        ConditionKey::Program => is_met_by_text(condition, file_name(caller::program_path())),
         _ => return None,
     })
 }
@@ -73,7 +74,7 @@ fn file_name(path: &[u8]) -> &[u8] {
 
 /// Facts about a call, each of which is looked up at its first use.
 pub struct Facts<'a> {
-    call: &'a Forward<'a>,
+    call: &'a ForwardedCall<'a>,
     context: OnceCell<u64>,
     device: OnceCell<i32>,
     peer: OnceCell<i32>,
@@ -83,7 +84,7 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    pub fn new(call: &'a Forward<'a>) -> Self {
+    pub fn new(call: &'a ForwardedCall<'a>) -> Self {
         // SAFETY: only this thread and its signal handlers use the block.
         let previous = unsafe { (*crate::sys::arch::thread()).result };
         let (context, stack) = (OnceCell::new(), OnceCell::new());
@@ -122,27 +123,27 @@ impl<'a> Facts<'a> {
     }
 
     /// Returns true if the call meets all conditions of a fault.
-    pub fn meet(&self, plan: &LoadedPlan, rule: &LoadedRule) -> bool {
+    pub fn meet(&self, plan: &LoadedPlan, rule: &LoadedFault) -> bool {
         let conditions = &rule.spec.conditions;
         // A condition that remembers the call is tested last.
-        let is_last = |condition: &&Condition| condition.key == Key::NewSite;
+        let is_last = |condition: &&FaultCondition| condition.key == ConditionKey::NewSite;
         conditions.iter().filter(|condition| !is_last(condition)).all(|one| self.meets(plan, rule, one))
             && conditions.iter().filter(is_last).all(|one| self.meets(plan, rule, one))
     }
 
     /// Tests a condition on the devices in a structure among the arguments; `None` if the function takes no such structure.
-    fn structure_meets(&self, condition: &Condition) -> Option<bool> {
+    fn structure_meets(&self, condition: &FaultCondition) -> Option<bool> {
         let function = self.call.id.spec();
         let mut args = function.args().iter().zip(self.call.words);
         let (arg, word, offset) = args.find_map(|(arg, word)| Some((arg, *word, location_in(arg)?)))?;
-        let count = arg.count().map_or(1, |count| self.call.words[count]);
+        let count = arg.count_argument().map_or(1, |count| self.call.words[count]);
         let device = |index: u64| {
-            let at = index.checked_mul(arg.size() as u64)?.checked_add(word)?.checked_add(offset as u64)?;
+            let at = index.checked_mul(arg.value_size() as u64)?.checked_add(word)?.checked_add(offset as u64)?;
             let location = program_memory::copy_value(at as *const CUmemLocation)?;
             Some(if location.kind.0 == CUmemLocation::DEVICE { location.id } else { -1 })
         };
         let devices = || (0..count).map_while(device).filter(|device| *device >= 0);
-        let has_one = devices().any(|device| holds(condition, device as u64) != condition.not);
+        let has_one = devices().any(|device| is_met_by_number(condition, device as u64) != condition.not);
         Some(devices().next().is_some() && has_one != condition.not)
     }
 
@@ -162,62 +163,69 @@ impl<'a> Facts<'a> {
             let peer = self.call.words[access.by];
             return if peer == 0 { -1 } else { queries::device_of(peer) };
         }
-        let Some(export) = self.call.export().filter(|export| export.uuid != [0; 16]) else { return -1 };
+        let Some(export) = self.call.live_export().filter(|export| export.uuid != [0; 16]) else { return -1 };
         recorder::describe_devices();
         queries::ordinal(export.uuid).unwrap_or(-1)
     }
 
     /// Returns the size in bytes of the allocation that an argument points into, or of the object to open.
     fn size(&self) -> Option<u64> {
-        let is_address =
-            |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
+        let is_address = |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
         match self.argument(is_address) {
             Some(address) => queries::size_of(address),
-            None => self.call.export().map(|export| export.bytes).filter(|size| *size > 0),
+            None => self.call.live_export().map(|export| export.bytes).filter(|size| *size > 0),
         }
     }
 
-    fn meets(&self, plan: &LoadedPlan, rule: &LoadedRule, condition: &Condition) -> bool {
+    fn meets(&self, plan: &LoadedPlan, rule: &LoadedFault, condition: &FaultCondition) -> bool {
         let function = self.call.id.spec();
-        if let Some(argument) = argument_of(function, condition) {
-            return self.call.words.get(argument).is_some_and(|word| holds(condition, *word));
+        if let Some(argument) = deciding_argument(function, condition) {
+            return self.call.words.get(argument).is_some_and(|word| is_met_by_number(condition, *word));
         }
         if let Some(is_met) = process_meets(condition) {
             return is_met;
         }
-        let device = |device: i32| device >= 0 && holds(condition, device as u64);
+        let device = |device: i32| device >= 0 && is_met_by_number(condition, device as u64);
         match &condition.key {
-            Key::Dev => match self.structure_meets(condition) {
+            ConditionKey::Dev => match self.structure_meets(condition) {
                 Some(is_met) => is_met,
-                None => device(*self.device.get_or_init(queries::device)),
+                None => device(*self.device.get_or_init(queries::device_of_current_context)),
             },
-            Key::Peer => device(*self.peer.get_or_init(|| self.peer_device())),
-            Key::Ctx => holds(condition, self.context()),
-            Key::Size => self.size().is_some_and(|size| holds(condition, size)),
-            Key::Handle => {
-                let handle = self.argument(|arg| arg.is_handle() && matches!(arg.direction, Direction::In));
+            ConditionKey::Peer => device(*self.peer.get_or_init(|| self.peer_device())),
+            ConditionKey::Ctx => is_met_by_number(condition, self.context()),
+            ConditionKey::Size => self.size().is_some_and(|size| is_met_by_number(condition, size)),
+            ConditionKey::Handle => {
+                let handle = self.argument(|arg| arg.is_ipc_handle() && matches!(arg.direction, Direction::In));
                 // SAFETY: the word of a handle by value is the address of its bytes.
-                handle.is_some_and(|handle| holds(condition, unsafe { fingerprint_at(handle) }))
+                handle.is_some_and(|handle| is_met_by_number(condition, unsafe { fingerprint_at(handle) }))
             }
-            Key::Thread => is_thread(condition),
-            Key::Caller => {
-                is_like(condition, file_name(Caller::of(self.call.caller, self.call.id, true).library))
+            ConditionKey::Thread => thread_meets(condition),
+            ConditionKey::Caller => {
+                is_met_by_text(condition, file_name(Caller::of(self.call.caller, self.call.id, true).library))
             }
-            Key::Stack => holds(condition, self.stack()),
-            Key::Prev => self.previous != 0 && holds(condition, self.previous & 0xffff_ffff),
-            Key::Argument(name) => self.argument_meets(name, condition),
-            Key::Time => holds(condition, clock::now().saturating_sub(settings::get().began.load(Relaxed))),
-            Key::Mark => rule.has_mark.load(Acquire),
-            Key::NewSite => plan.scopes.is_new(rule.number, self.stack()),
+            ConditionKey::Stack => is_met_by_number(condition, self.stack()),
+            ConditionKey::Prev => self.previous != 0 && is_met_by_number(condition, self.previous & 0xffff_ffff),
+            ConditionKey::Argument(name) => self.argument_meets(name, condition),
+            ConditionKey::Time => {
+                is_met_by_number(condition, clock::now().saturating_sub(settings::get().began.load(Relaxed)))
+            }
+            ConditionKey::Mark => rule.has_mark.load(Acquire),
+            ConditionKey::NewSite => plan.scopes.is_new(rule.number, self.stack()),
             // The condition has a range from 0 as its value: the hashes in the range are the chosen share of all hashes.
-            Key::SomeSites => holds(condition, mix(self.stack() ^ mix(rule.spec.seed)) % 1_000_000),
-            Key::Rank | Key::LocalRank | Key::Pid | Key::Process | Key::Program => false,
+            ConditionKey::SomeSites => {
+                is_met_by_number(condition, mix_bits(self.stack() ^ mix_bits(rule.spec.seed)) % 1_000_000)
+            }
+            ConditionKey::Rank
+            | ConditionKey::LocalRank
+            | ConditionKey::Pid
+            | ConditionKey::Process
+            | ConditionKey::Program => false,
         }
     }
 
     /// Tests a condition on a text or a handle among the arguments.
-    fn argument_meets(&self, name: &str, condition: &Condition) -> bool {
-        let Some((index, arg)) = self.call.id.spec().argument(name) else { return false };
+    fn argument_meets(&self, name: &str, condition: &FaultCondition) -> bool {
+        let Some((index, arg)) = self.call.id.spec().find_argument(name) else { return false };
         let word = self.call.words.get(index).copied().unwrap_or(0);
         match arg.direction {
             Direction::String => {
@@ -225,11 +233,14 @@ impl<'a> Facts<'a> {
                 text.is_some_and(|text| {
                     let bytes = text.map(|byte| byte as u8);
                     let length = bytes.iter().position(|byte| *byte == 0).unwrap_or(MOST_TEXT);
-                    is_like(condition, &bytes[..length])
+                    is_met_by_text(condition, &bytes[..length])
                 })
             }
-            // SAFETY: the word of a handle by value is the address of its bytes.
-            Direction::In if arg.is_handle() => holds(condition, unsafe { fingerprint_at(word) }),
+            Direction::In if arg.is_ipc_handle() => {
+                // SAFETY: the word of a handle by value is the address of its bytes.
+                let fingerprint = unsafe { fingerprint_at(word) };
+                is_met_by_number(condition, fingerprint)
+            }
             _ => false,
         }
     }
@@ -257,18 +268,20 @@ pub unsafe fn fingerprint_at(address: u64) -> u64 {
     key::fingerprint(unsafe { &*(address as *const [u8; 64]) })
 }
 
-fn is_thread(condition: &Condition) -> bool {
+fn thread_meets(condition: &FaultCondition) -> bool {
     // SAFETY: neither has preconditions.
     let (pid, tid) = unsafe { (libc::getpid() as u64, libc::syscall(libc::SYS_gettid) as u64) };
-    let Values::Patterns(patterns) = &condition.values else { return holds(condition, tid) };
+    let ConditionValues::Patterns(patterns) = &condition.values else {
+        return is_met_by_number(condition, tid);
+    };
     let mut name = [0u8; 17];
     // SAFETY: the kernel writes at most 16 bytes.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     let length = name.iter().position(|byte| *byte == 0).unwrap_or(16);
-    let number = Short::<24>::new(format_args!("{tid}"));
+    let number = ShortText::<24>::new(format_args!("{tid}"));
     let is_it = |pattern: &String| match pattern.as_str() {
         "main" => pid == tid,
-        pattern => pattern == number.text() || matches(pattern.as_bytes(), &name[..length]),
+        pattern => pattern == number.text() || matches_pattern(pattern.as_bytes(), &name[..length]),
     };
     patterns.iter().any(is_it) != condition.not
 }

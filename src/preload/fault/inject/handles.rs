@@ -1,8 +1,8 @@
 //! Tracks the IPC handles that this process exported or received, for faults that replace one with another. They are
 //! kept only if such a fault is armed, and only in memory.
 
-use super::arming::Using;
-use crate::fault::forward::Forward;
+use super::arming::PlansInUse;
+use crate::fault::forward::ForwardedCall;
 use core::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -16,10 +16,9 @@ struct LastHandles {
     next: AtomicUsize,
 }
 
-/// Last handles of memory, and then of events.
-static KEPT: [LastHandles; 2] = [const {
-    LastHandles { handles: [const { [const { AtomicU64::new(0) }; 8] }; 16], next: AtomicUsize::new(0) }
-}; 2];
+/// Remembered handles: those of memory at index 0, those of events at index 1.
+static KEPT: [LastHandles; 2] =
+    [const { LastHandles { handles: [const { [const { AtomicU64::new(0) }; 8] }; 16], next: AtomicUsize::new(0) } }; 2];
 
 /// Returns the last handles of the same kind as an argument.
 fn of_kind(arg: &ArgSpec) -> &'static LastHandles {
@@ -27,7 +26,7 @@ fn of_kind(arg: &ArgSpec) -> &'static LastHandles {
 }
 
 fn keep(arg: &ArgSpec, bytes: &[u8; 64]) {
-    if !Using::now().is_some_and(|armed| armed.plans.iter().any(|plan| plan.keeps_handles)) {
+    if !PlansInUse::mark_in_use().is_some_and(|armed| armed.plans.iter().any(|plan| plan.keeps_handles)) {
         return;
     }
     let LastHandles { handles, next } = of_kind(arg);
@@ -49,10 +48,9 @@ fn read(kept: &[AtomicU64; 8]) -> [u8; 64] {
 }
 
 /// Remembers the handles that a call takes (`Direction::In`), or that it returned (`Direction::Out`).
-pub fn remember(call: &Forward, direction: Direction) {
+pub fn remember(call: &ForwardedCall, direction: Direction) {
     let args = call.id.spec().args().iter().zip(call.words);
-    for (arg, word) in args.filter(|(arg, word)| arg.is_handle() && arg.direction == direction && **word != 0)
-    {
+    for (arg, word) in args.filter(|(arg, word)| arg.is_ipc_handle() && arg.direction == direction && **word != 0) {
         // SAFETY: a handle by value, or one that the driver just wrote: its 64 bytes are there.
         keep(arg, unsafe { &*(*word as *const [u8; 64]) });
     }

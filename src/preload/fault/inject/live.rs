@@ -11,8 +11,8 @@ use super::plan_file::PlanFile;
 use crate::log::message;
 use crate::resolve::traced;
 use crate::settings::{self, inject::memory_of};
-use crate::sys::aside::aside;
-use crate::sys::every_call::{EVERY_CALL, UNREAD, UNSEEN, follows_plans, is_behind};
+use crate::sys::aside::run_blocked_with_stack;
+use crate::sys::every_call::{EVERY_CALL, UNREAD, UNSEEN, follows_plans, has_unseen_plan_changes};
 use crate::sys::lock::Lock;
 use crate::sys::memory;
 use core::ffi::c_int;
@@ -22,8 +22,8 @@ use core::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
-use cupeer_spec::fault::Plan;
-use cupeer_spec::record::armed::{Board, PLANS};
+use cupeer_spec::fault::FaultPlan;
+use cupeer_spec::record::armed::{ArmedPlansBoard, PLANS};
 use cupeer_spec::record::faults;
 
 /// Message for a plan that is not armed because there is no memory for it.
@@ -35,7 +35,7 @@ static LAST_READ: [AtomicU64; PLANS] = [const { AtomicU64::new(0) }; PLANS];
 
 /// Arms the plan of the environment, once: in our constructor, or in a call before the constructor.
 #[unsafe(link_section = ".text.startup")]
-pub fn load() {
+pub fn arm_environment_plan() {
     #[unsafe(link_section = ".data.start")]
     static BEGUN: AtomicBool = AtomicBool::new(false);
     if BEGUN.swap(true, Relaxed) {
@@ -53,7 +53,7 @@ pub fn load() {
     }
 }
 
-/// Notes that the armed plans of this process are known.
+/// Replaces [`UNREAD`] by null in the pointer to the armed plans, if no plan is armed.
 fn note_plans_known() {
     let _ = EVERY_CALL.armed.compare_exchange(UNREAD, ptr::null_mut(), SeqCst, Acquire);
 }
@@ -62,33 +62,33 @@ fn note_plans_known() {
 pub fn poll() {
     static LOCK: Lock = Lock::new();
     if EVERY_CALL.armed.load(Acquire) == UNREAD {
-        load();
+        arm_environment_plan();
     }
-    if !is_behind() {
+    if !has_unseen_plan_changes() {
         return;
     }
     // Paths are long, and stacks may be small.
-    aside(|| {
+    run_blocked_with_stack(|| {
         if EVERY_CALL.armed.load(Acquire) == UNREAD {
             LOCK.with(|| {
-                if is_behind() {
-                    catch_up()
+                if has_unseen_plan_changes() {
+                    follow_board_changes()
                 }
             });
         } else {
-            LOCK.try_with(&mut Some(catch_up));
+            LOCK.try_with(&mut Some(follow_board_changes));
         }
     });
 }
 
-fn catch_up() {
+fn follow_board_changes() {
     let settings = settings::get();
     let is_open = settings.allows_faults;
-    let found = if settings.has_directory() { board::find(is_open) } else { Err(libc::ENOENT) };
+    let found = if settings.has_directory() { board::find_or_create_board(is_open) } else { Err(libc::ENOENT) };
     match found {
         Ok(board) => {
             board.is_open.fetch_or(u32::from(is_open), Release);
-            follow(board, is_open);
+            apply_board(board, is_open);
         }
         Err(error) => {
             // A missing board matters only to a process that allows plans.
@@ -109,13 +109,13 @@ fn complain(what: fmt::Arguments, error: c_int) {
     let why: &dyn fmt::Display = match error {
         libc::EPERM => &"their file belongs to another user, or others can write to it",
         libc::EPROTO => &"their file is damaged",
-        _ => &message::Reason(error),
+        _ => &message::ErrnoText(error),
     };
-    message::line(format_args!("{what} cannot be used: {why}"));
+    message::print_line(format_args!("{what} cannot be used: {why}"));
 }
 
 /// Arms and disarms plans as the board says, and continues to poll it if they can concern this process.
-fn follow(board: &'static Board, is_open: bool) {
+fn apply_board(board: &'static ArmedPlansBoard, is_open: bool) {
     let generation = board.generation.load(Acquire);
     let mut is_concerned = is_open || follows_plans();
     for (place, dealt_with) in board.plans.iter().zip(&LAST_READ) {
@@ -143,7 +143,7 @@ fn follow(board: &'static Board, is_open: bool) {
         traced::route_anew();
     }
     EVERY_CALL.seen.store(generation, Release);
-    board::note(board, generation, is_open);
+    board::note_followed_generation(board, generation, is_open);
 }
 
 /// Arms a plan that the board lists, if the plan is for this process. Returns false if it is not.
@@ -167,9 +167,9 @@ fn arm_from_board(number: u64, is_open: bool) -> bool {
     let mut file = Some(file);
     let bytes = file.as_ref().map_or(0, PlanFile::length);
     // Apart from the parsed plan, two copies of the text are in memory: the lines of the file, and the text of the plan.
-    let armed = memory::within(memory_of(bytes) + 4 * bytes, || {
+    let armed = memory::run_with_reserved_memory(memory_of(bytes) + 4 * bytes, || {
         let text = file.as_ref().map(PlanFile::text).unwrap_or_default();
-        let plan = faults::plan_of(&text).and_then(|text| Plan::parse("armed", &text).ok());
+        let plan = faults::plan_without_names(&text).and_then(|text| FaultPlan::parse("armed", &text).ok());
         match plan.filter(|plan| !plan.rules.is_empty()) {
             None => (Err(libc::EPROTO), false),
             Some(plan) => (arm(id, plan, &mut file).ok_or(libc::ENOMEM), true),
@@ -182,7 +182,7 @@ fn arm_from_board(number: u64, is_open: bool) -> bool {
 }
 
 /// Arms a plan that the board lists in this process.
-fn arm(id: u32, plan: Plan, file: &mut Option<PlanFile>) -> Option<()> {
+fn arm(id: u32, plan: FaultPlan, file: &mut Option<PlanFile>) -> Option<()> {
     let is_whole = file.as_ref().is_some_and(|file| file.counters().len() == plan.rules.len());
     let (file, plan) = (file.take().filter(|_| is_whole)?, Box::leak(Box::new(plan)));
     file.count_process();
@@ -191,23 +191,23 @@ fn arm(id: u32, plan: Plan, file: &mut Option<PlanFile>) -> Option<()> {
 
 /// Arms a plan of this process for the process itself and its descendants. Returns the number of the plan, or an error; `None` if
 /// processes share no directory.
-pub fn arm_for_descendants(plan: &'static Plan) -> Option<Result<u32, String>> {
+pub fn arm_for_descendants(plan: &'static FaultPlan) -> Option<Result<u32, String>> {
     if !settings::get().has_directory() {
         return None;
     }
     // The board is found first, because a plan that is counted in the memory of the process has another number.
-    let board = board::find(true).ok()?;
+    let board = board::find_or_create_board(true).ok()?;
     Some(publish(board, plan))
 }
 
-fn publish(board: &'static Board, plan: &'static Plan) -> Result<u32, String> {
-    let cannot = |error: c_int| format!("processes cannot share it: {}", message::Reason(error));
-    let number = PlanFile::publish(board, plan).map_err(cannot)?;
+fn publish(board: &'static ArmedPlansBoard, plan: &'static FaultPlan) -> Result<u32, String> {
+    let cannot = |error: c_int| format!("processes cannot share it: {}", message::ErrnoText(error));
+    let number = PlanFile::create_for_plan(board, plan).map_err(cannot)?;
     let file = PlanFile::open(number).map_err(cannot)?;
     file.count_process();
     let id = number as u32;
     arming::arm_loaded(id, plan, Some(file), false).ok_or(NO_MEMORY)?;
-    if board.add(number) {
+    if board.add_plan(number) {
         return Ok(id);
     }
     if let Some(plan) = arming::loaded(id) {
@@ -223,7 +223,7 @@ pub fn disarm(plan: &'static LoadedPlan) -> Option<(u64, u64)> {
     if let Some(file) = plan.file.as_ref().filter(|file| file.is_own()) {
         // The plan leaves the board first, so that a call that sees the plan disarmed also finds the board changed.
         if let Some(board) = board::known() {
-            board.remove(u64::from(plan.id));
+            board.remove_plan(u64::from(plan.id));
         }
         file.disarm();
         file.remove();
@@ -231,7 +231,7 @@ pub fn disarm(plan: &'static LoadedPlan) -> Option<(u64, u64)> {
     if !arming::disarm_here(plan) {
         return None;
     }
-    let done = plan.sum();
+    let done = plan.total_counts();
     plan.unmap();
     Some(done)
 }

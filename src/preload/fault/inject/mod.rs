@@ -7,8 +7,8 @@
 //! `crate::fault::deny`.
 //!
 //! The path of a call: if nothing is armed, it costs one load; if plans may be armed from outside, three more. It ends at the index of
-//! its function if the arguments show that no fault can concern it. Otherwise it takes the slow path, [`Fault::decide`], which tests
-//! everything.
+//! its function if the arguments show that no fault can concern it. Otherwise it takes the slow path,
+//! [`CallFaults::decide`], which tests everything.
 
 mod act;
 mod arming;
@@ -30,15 +30,15 @@ mod report;
 mod scopes;
 mod shared;
 
-pub use arming::{marked, release};
-pub use decide::Fault;
+pub use arming::{note_program_mark, release};
+pub use decide::CallFaults;
 pub use excuses::is_excused;
-pub use index::Armed;
-pub use live::load;
-pub use program::{arm_c, counts, disarm, put_counts};
+pub use index::ArmedPlans;
+pub use live::arm_environment_plan;
+pub use program::{arm_c, counts, disarm, write_counts};
 
 use crate::fault::forward::ArgumentWords;
-use crate::sys::every_call::{EVERY_CALL, UNREAD, is_behind};
+use crate::sys::every_call::{EVERY_CALL, UNREAD, has_unseen_plan_changes};
 use core::sync::atomic::Ordering::Acquire;
 use cupeer_spec::function::FnId;
 
@@ -55,8 +55,8 @@ pub fn may_concern(id: FnId, words: &dyn Fn(&mut ArgumentWords)) -> bool {
         return true;
     }
     // SAFETY: what was published there is never freed.
-    match unsafe { armed.cast::<Armed>().as_ref() } {
+    match unsafe { armed.cast::<ArmedPlans>().as_ref() } {
         None => false,
-        Some(armed) => is_behind() || armed.index(id).is_some_and(|index| index.may_concern(words)),
+        Some(armed) => has_unseen_plan_changes() || armed.faults_of(id).is_some_and(|index| index.may_concern(words)),
     }
 }

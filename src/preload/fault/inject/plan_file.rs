@@ -2,13 +2,13 @@
 //!
 //! Other processes may change a file at any time. Its fixed fields are checked against its size before they are used.
 
-use super::board::{directory, trusted};
+use super::board::{directory, open_trusted_file};
 use crate::job::directory::{self, Directory, Path, c_path};
 use crate::recorder::file::Identity;
 use crate::settings;
 use crate::sys::clock;
 use crate::sys::life;
-use crate::sys::line::Short;
+use crate::sys::line::ShortText;
 use crate::sys::process::boot_id;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{
@@ -16,12 +16,12 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Release},
 };
 use core::{ptr, slice};
-use cupeer_spec::fault::{Per, Plan, fnv};
-use cupeer_spec::record::armed::Board;
+use cupeer_spec::fault::{CounterScope, FaultPlan, fnv_hash};
+use cupeer_spec::record::armed::ArmedPlansBoard;
 use cupeer_spec::record::faults::{
-    self, Counter, DAMAGED, DAMAGED_COUNT, Header, LONGEST, MAGIC, PREFIX, SCOPES, Scope, TEXT, VERSION,
+    self, DAMAGED, DAMAGED_COUNT, FaultCounter, Header, LONGEST, MAGIC, PREFIX, SCOPES, ScopeCounter, TEXT, VERSION,
 };
-use cupeer_spec::record::read;
+use cupeer_spec::record::read_plain;
 
 /// Mapped file of a plan. It stays mapped until no thread uses the plan any more.
 pub struct PlanFile {
@@ -41,32 +41,33 @@ impl PlanFile {
     pub fn open(number: u64) -> Result<PlanFile, c_int> {
         let directory = directory(settings::get(), false)?;
         let boot_id = boot_id();
-        let file = trusted(&directory, &path(&directory, boot_id, number)?)?;
+        let file = open_trusted_file(&directory, &path(&directory, boot_id, number)?)?;
         let most =
-            TEXT + LONGEST + LONGEST / 8 * size_of::<Counter>() + SCOPES * size_of::<Scope>() + (1 << 16);
-        let size = usize::try_from(file.about().size).ok().filter(|size| (TEXT..=most).contains(size));
+            TEXT + LONGEST + LONGEST / 8 * size_of::<FaultCounter>() + SCOPES * size_of::<ScopeCounter>() + (1 << 16);
+        let size = usize::try_from(file.info().size).ok().filter(|size| (TEXT..=most).contains(size));
         let size = size.ok_or(libc::EPROTO)?;
         let base = file.map(0, size)?;
         // SAFETY: mapped above with at least this size. Others may change it: what is copied is checked.
         let head = unsafe { base.cast::<[u8; size_of::<Header>()]>().read_volatile() };
-        let header = read::<Header>(&head).filter(|header| {
+        let header = read_plain::<Header>(&head).filter(|header| {
             let is_of_boot = header.boot_id == boot_id && header.number == number;
-            is_of_boot && faults::is_within(header, size)
+            is_of_boot && faults::is_header_within(header, size)
         });
         let file = PlanFile::new(base, size, header.unwrap_or_default());
         if header.is_some() { Ok(file) } else { Err(libc::EPROTO) }
     }
 
     /// Creates the file of a plan that this process arms. Returns the number of the plan.
-    pub fn publish(board: &Board, plan: &Plan) -> Result<u64, c_int> {
+    pub fn create_for_plan(board: &ArmedPlansBoard, plan: &FaultPlan) -> Result<u64, c_int> {
         let Identity { boot_id, pid, pid_ns, started, .. } = Identity::of_owner();
         let directory = directory(settings::get(), true)?;
-        let number = board.next_number();
+        let number = board.take_plan_number();
         if number > i32::MAX as u64 {
             return Err(libc::EOVERFLOW);
         }
-        let text = faults::lines(plan.rules.iter().map(|rule| (&*rule.name, rule.whole_text(rule.seed))));
-        let is_joint = plan.rules.iter().any(|rule| matches!(rule.per, Per::Job | Per::Rank));
+        let text =
+            faults::format_plan_lines(plan.rules.iter().map(|rule| (&*rule.name, rule.self_contained_text(rule.seed))));
+        let is_joint = plan.rules.iter().any(|rule| matches!(rule.per, CounterScope::Job | CounterScope::Rank));
         let scopes = if is_joint { SCOPES } else { 0 };
         let layout = Layout { text: &text, rules: plan.rules.len() as u32, boot_id, scopes };
         let (root_pid, root_pid_ns, root_started) = (pid, pid_ns, started);
@@ -77,7 +78,7 @@ impl PlanFile {
         let path = path(&own, boot_id, number)?;
         // SAFETY: mapped with this size, all zero.
         let write = |base| unsafe { layout.write(base, header) };
-        directory::publish_mapped(&own, &path, ".faults", layout.size(), write)?;
+        directory::create_mapped_file(&own, &path, ".faults", layout.size(), write)?;
         Ok(number)
     }
 
@@ -101,19 +102,19 @@ impl PlanFile {
     }
 
     /// Returns the time at which the plan was disarmed, in nanoseconds; 0 while the plan is armed.
-    fn disarmed(&self) -> Option<&AtomicU64> {
+    fn disarm_time(&self) -> Option<&AtomicU64> {
         // SAFETY: a field of the header, of which only the address is taken.
         self.changing_field(|header| unsafe { &raw mut (*header).disarmed })
     }
 
     /// Returns true while the plan is armed: until any process disarms it.
     pub fn is_armed(&self) -> bool {
-        self.disarmed().is_some_and(|disarmed| disarmed.load(Acquire) == 0)
+        self.disarm_time().is_some_and(|disarmed| disarmed.load(Acquire) == 0)
     }
 
     /// Disarms the plan in all processes.
     pub fn disarm(&self) {
-        if let Some(disarmed) = self.disarmed() {
+        if let Some(disarmed) = self.disarm_time() {
             disarmed.store(clock::realtime(), Release);
         }
     }
@@ -121,7 +122,7 @@ impl PlanFile {
     /// Returns true if this process must arm the plan: this process or an ancestor armed it, or `cupeer fault` armed it and
     /// `is_open`, so that this process allows plans from outside.
     pub fn is_for_us(&self, is_open: bool) -> bool {
-        let Some((root, root_ns, root_started)) = self.header.root() else { return is_open };
+        let Some((root, root_ns, root_started)) = self.header.arming_process() else { return is_open };
         let Identity { pid, pid_ns, .. } = Identity::of_owner();
         if root_ns != pid_ns {
             return false;
@@ -134,8 +135,8 @@ impl PlanFile {
     }
 
     /// Returns true if a process armed the plan for itself; false if `cupeer fault` did.
-    pub fn has_root(&self) -> bool {
-        self.header.root().is_some()
+    pub fn is_armed_by_process(&self) -> bool {
+        self.header.arming_process().is_some()
     }
 
     /// Returns true if this process armed the plan, perhaps before an exec.
@@ -159,7 +160,7 @@ impl PlanFile {
     }
 
     /// Returns the counts of each fault of the plan.
-    pub fn counters(&self) -> &[Counter] {
+    pub fn counters(&self) -> &[FaultCounter] {
         let Some(base) = self.base() else { return &[] };
         let (at, count) = (self.header.counters as usize, self.header.rules as usize);
         // SAFETY: within the mapping and aligned, as was checked; used only as atomics, until no thread uses the plan.
@@ -167,7 +168,7 @@ impl PlanFile {
     }
 
     /// Returns the scopes in which processes count together.
-    pub fn scopes(&self) -> &[Scope] {
+    pub fn scopes(&self) -> &[ScopeCounter] {
         let Some(base) = self.base() else { return &[] };
         let (at, count) = (self.header.scopes as usize, self.header.scope_count as usize);
         // SAFETY: as in `counters`.
@@ -182,7 +183,7 @@ impl PlanFile {
     }
 
     /// Returns the fingerprints of the handles that faults damaged; 0 in free places.
-    pub fn damaged(&self) -> &[AtomicU64] {
+    pub fn damaged_fingerprints(&self) -> &[AtomicU64] {
         let Some(base) = self.base() else { return &[] };
         // SAFETY: within the first page of the mapping, aligned, and used only in this way.
         unsafe { slice::from_raw_parts(base.add(DAMAGED).cast(), DAMAGED_COUNT) }
@@ -214,8 +215,8 @@ impl Drop for PlanFile {
 
 /// Returns the path of the file of a plan that the board lists.
 fn path(directory: &Directory, boot_id: [u8; 16], number: u64) -> Result<Path, c_int> {
-    let name = faults::PlanFile { boot_id, number };
-    directory.file(Short::<48>::new(format_args!("{name}")).text())
+    let name = faults::PlanFileName { boot_id, number };
+    directory.path_of(ShortText::<48>::new(format_args!("{name}")).text())
 }
 
 /// Contents of a new file of a plan, which determine its layout.
@@ -227,23 +228,23 @@ pub struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    fn counters(&self) -> usize {
+    fn counters_offset(&self) -> usize {
         (TEXT + self.text.len()).next_multiple_of(64)
     }
 
     fn scopes_at(&self) -> usize {
-        (self.counters() + self.rules as usize * size_of::<Counter>()).next_multiple_of(64)
+        (self.counters_offset() + self.rules as usize * size_of::<FaultCounter>()).next_multiple_of(64)
     }
 
     pub fn size(&self) -> usize {
-        (self.scopes_at() + self.scopes * size_of::<Scope>()).next_multiple_of(4096)
+        (self.scopes_at() + self.scopes * size_of::<ScopeCounter>()).next_multiple_of(4096)
     }
 
     /// Returns the name of the file for the plan of the environment.
-    pub fn name(&self) -> Short<32> {
+    pub fn name(&self) -> ShortText<32> {
         let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| self.boot_id[i]));
-        let hash = fnv(self.text.as_bytes());
-        Short::new(format_args!("{PREFIX}{boot:08x}-{:08x}", (hash ^ hash >> 32) as u32))
+        let hash = fnv_hash(self.text.as_bytes());
+        ShortText::new(format_args!("{PREFIX}{boot:08x}-{:08x}", (hash ^ hash >> 32) as u32))
     }
 
     pub fn header(&self) -> Header {
@@ -253,7 +254,7 @@ impl Layout<'_> {
             rules: self.rules,
             boot_id: self.boot_id,
             text: self.text.len() as u32,
-            counters: self.counters() as u32,
+            counters: self.counters_offset() as u32,
             scopes: self.scopes_at() as u32,
             scope_count: self.scopes as u32,
             ..Header::default()

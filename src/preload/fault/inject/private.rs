@@ -9,7 +9,7 @@ use core::sync::atomic::{
 };
 
 /// State of this process for fault injection.
-pub struct Process {
+pub struct InjectionState {
     /// 1 once the faults that concern the process are chosen; 0 before.
     prepared: AtomicU32,
     /// Number of the process in the job, from 1, in the order in which the processes got their numbers; 0 before.
@@ -18,10 +18,10 @@ pub struct Process {
     threads: AtomicU64,
 }
 
-static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
+static PROCESS: AtomicPtr<InjectionState> = AtomicPtr::new(ptr::null_mut());
 
 /// Maps memory that a forked child sees as zeros. Null if there is no memory.
-pub fn map(size: usize) -> *mut c_void {
+pub fn map_wiped_on_fork(size: usize) -> *mut c_void {
     let mapped = map_with(size, libc::MAP_PRIVATE);
     if !mapped.is_null() {
         // Kernels before 4.14 lack this advice: there, a child continues with the counts of its parent.
@@ -37,8 +37,7 @@ pub fn map_shared(size: usize) -> *mut c_void {
 }
 
 fn map_with(size: usize, kind: i32) -> *mut c_void {
-    pages::map(ptr::null_mut(), size, kind | libc::MAP_ANONYMOUS, -1, 0)
-        .map_or(ptr::null_mut(), <*mut u8>::cast)
+    pages::map(ptr::null_mut(), size, kind | libc::MAP_ANONYMOUS, -1, 0).map_or(ptr::null_mut(), <*mut u8>::cast)
 }
 
 /// Maps memory once, and stores its address in `place`: several threads may call this at the same time. Null if there is no
@@ -64,21 +63,21 @@ pub fn map_once<T>(place: &AtomicPtr<T>, size: usize, map: fn(usize) -> *mut c_v
 
 /// Returns true if the faults that concern this process are chosen. False in a child that was just forked.
 #[inline(always)]
-pub fn is_prepared() -> bool {
+pub fn are_faults_chosen() -> bool {
     // SAFETY: never unmapped.
     unsafe { PROCESS.load(Acquire).as_ref() }.is_some_and(|process| process.prepared.load(Acquire) == 1)
 }
 
 /// Returns the state of this process. `None` if there is no memory.
-pub fn process() -> Option<&'static Process> {
-    let process = map_once(&PROCESS, size_of::<Process>(), map);
+pub fn process() -> Option<&'static InjectionState> {
+    let process = map_once(&PROCESS, size_of::<InjectionState>(), map_wiped_on_fork);
     // SAFETY: never unmapped, and all zero at first, which is a Process.
     unsafe { process.as_ref() }
 }
 
-impl Process {
-    /// Notes that the faults that concern this process are chosen.
-    pub fn prepare(&self) {
+impl InjectionState {
+    /// Stores that the faults that concern this process are chosen, so that its calls skip all other faults.
+    pub fn note_faults_chosen(&self) {
         self.prepared.store(1, Release);
     }
 }

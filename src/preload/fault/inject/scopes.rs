@@ -6,10 +6,10 @@ use core::sync::atomic::{
     AtomicPtr,
     Ordering::{AcqRel, Acquire},
 };
-use cupeer_spec::record::faults::{Scope, scope_key};
+use cupeer_spec::record::faults::{ScopeCounter, scope_key};
 
 /// Scopes of a plan in this process, in hash tables. Another table is mapped if those before it have no room.
-pub struct Scopes([AtomicPtr<Scope>; TABLES]);
+pub struct Scopes([AtomicPtr<ScopeCounter>; TABLES]);
 
 /// Number of scopes in the first hash table. Each further table has four times as many scopes as the table before.
 const FIRST: usize = 4096;
@@ -25,12 +25,12 @@ impl Scopes {
     }
 
     /// Returns the hash tables, each with its number of scopes.
-    fn tables(&self) -> impl Iterator<Item = (&AtomicPtr<Scope>, usize)> {
+    fn tables(&self) -> impl Iterator<Item = (&AtomicPtr<ScopeCounter>, usize)> {
         self.0.iter().zip(0..).map(|(memory, number)| (memory, FIRST << (2 * number)))
     }
 
     /// Returns the scope of a key, and true if it is new. `None` if there is no memory for it.
-    pub fn claim(&self, key: u64) -> Option<(&Scope, bool)> {
+    pub fn claim(&self, key: u64) -> Option<(&ScopeCounter, bool)> {
         for (memory, count) in self.tables() {
             let found = claim(table(memory, count)?, key, PROBES);
             if found.is_some() {
@@ -51,21 +51,21 @@ impl Scopes {
             let memory = memory.swap(ptr::null_mut(), AcqRel);
             if !memory.is_null() {
                 // SAFETY: mapped with this size.
-                unsafe { libc::munmap(memory.cast(), count * size_of::<Scope>()) };
+                unsafe { libc::munmap(memory.cast(), count * size_of::<ScopeCounter>()) };
             }
         }
     }
 }
 
 /// Returns a hash table of this process, and maps it first if needed. `None` if there is no memory.
-fn table(memory: &AtomicPtr<Scope>, count: usize) -> Option<&[Scope]> {
-    let memory = private::map_once(memory, count * size_of::<Scope>(), private::map);
+fn table(memory: &AtomicPtr<ScopeCounter>, count: usize) -> Option<&[ScopeCounter]> {
+    let memory = private::map_once(memory, count * size_of::<ScopeCounter>(), private::map_wiped_on_fork);
     // SAFETY: mapped with this size, all zero, which are scopes; unmapped when no thread uses the plan.
     (!memory.is_null()).then(|| unsafe { core::slice::from_raw_parts(memory, count) })
 }
 
 /// Returns the scope of a key in a hash table, and true if it is new. `None` if all scopes that the key may be in are taken.
-pub fn claim(table: &[Scope], key: u64, probes: usize) -> Option<(&Scope, bool)> {
+pub fn claim(table: &[ScopeCounter], key: u64, probes: usize) -> Option<(&ScopeCounter, bool)> {
     let first = key as usize % table.len().max(1);
     let (after, before) = (table.get(first..)?, &table[..first]);
     for scope in after.iter().chain(before).take(probes) {
@@ -87,12 +87,12 @@ pub fn claim(table: &[Scope], key: u64, probes: usize) -> Option<(&Scope, bool)>
 mod tests {
     use super::*;
     use core::sync::atomic::Ordering::Relaxed;
-    use cupeer_spec::record::live::mix;
+    use cupeer_spec::record::live::mix_bits;
 
     #[test]
     fn every_key_gets_its_own_scope() {
         let scopes = Scopes::new();
-        let keys = || (1..=100_000).map(mix);
+        let keys = || (1..=100_000).map(mix_bits);
         for is_new in [true, false] {
             for (key, count) in keys().zip(1..) {
                 let (scope, is_first) = scopes.claim(key).expect("a scope");
@@ -102,6 +102,6 @@ mod tests {
             }
         }
         scopes.unmap();
-        assert!(scopes.claim(mix(1)).is_some_and(|(_, is_new)| is_new));
+        assert!(scopes.claim(mix_bits(1)).is_some_and(|(_, is_new)| is_new));
     }
 }

@@ -2,8 +2,7 @@
 //! address.
 
 use super::{
-    ASYNCHRONOUS, AT_ANY_INSTRUCTION, DEFERRED, ENTERED_OFFSET, Relocation, STACKED, Thread,
-    pthread_setcanceltype,
+    ASYNCHRONOUS, AT_ANY_INSTRUCTION, DEFERRED, ENTERED_OFFSET, Relocation, STACKED, Thread, pthread_setcanceltype,
 };
 use core::arch::asm;
 use core::ffi::{CStr, c_ulong, c_void};
@@ -147,14 +146,12 @@ pub const INTACT: u32 = 0x5280_0009 | MARK << 5;
 /// `ldr` of a literal, `adrp` with `add`, or `movz` with `movk`, followed by `br`. `word` reads eight bytes of memory. Returns
 /// `None` for other code, such as a breakpoint.
 pub fn jump_target(code: &[u8; 16], at: usize, word: impl Fn(usize) -> Option<usize>) -> Option<usize> {
-    let [first, second, third, fourth] = core::array::from_fn(|index| {
-        code[4 * index..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
-    });
+    let [first, second, third, fourth] =
+        core::array::from_fn(|index| code[4 * index..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)));
     let is_jump = |instruction: u32| instruction & 0xffff_fc1f == 0xd61f_0000;
     // Returns the field of `bits` bits from bit `from` on, as a signed number.
-    let signed = |instruction: u32, from: u32, bits: u32| {
-        ((instruction << (32 - from - bits)) as i32 >> (32 - bits)) as isize
-    };
+    let signed =
+        |instruction: u32, from: u32, bits: u32| ((instruction << (32 - from - bits)) as i32 >> (32 - bits)) as isize;
     if first >> 26 == 0b000101 {
         return Some(at.wrapping_add_signed(signed(first, 0, 26) * 4));
     }
@@ -167,8 +164,7 @@ pub fn jump_target(code: &[u8; 16], at: usize, word: impl Fn(usize) -> Option<us
         return Some(page + (second >> 10 & 0xfff) as usize);
     }
     if first & 0xffe0_0000 == 0xd280_0000 && is_jump(fourth) {
-        let part =
-            |instruction: u32| ((instruction >> 5 & 0xffff) as usize) << (16 * (instruction >> 21 & 3));
+        let part = |instruction: u32| ((instruction >> 5 & 0xffff) as usize) << (16 * (instruction >> 21 & 3));
         return Some(part(first) | part(second) | part(third));
     }
     None
@@ -268,12 +264,7 @@ macro_rules! common_asm {
     };
     // Sets the cancellation type of this thread to w0.
     (set_cancel_type) => {
-        concat!(
-            "mov x1, #0\n",
-            "adrp x16, :got:{set_type}\n",
-            "ldr x16, [x16, :got_lo12:{set_type}]\n",
-            "blr x16",
-        )
+        concat!("mov x1, #0\n", "adrp x16, :got:{set_type}\n", "ldr x16, [x16, :got_lo12:{set_type}]\n", "blr x16",)
     };
     // Sets the cancellation type to deferred, and stores the previous type at the address in x1.
     (swap_cancel_type) => {

@@ -15,10 +15,9 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::record::BlockHeader;
 
 pub use own::{
-    BEHIND_DESCRIPTION, COUNTER, FIRST_VERSION, INTACT, LARGEST_PAGE, MARK, SAVED_NUMBERS, Saved,
-    add_uninterrupted, asynchronous, forward_asynchronously, jump_target, on_stack, page_size, relocation_of,
-    resolve_indirect, saved_registers, stack_height, thread, thread_description, thread_pointer, ticks,
-    valgrind,
+    BEHIND_DESCRIPTION, COUNTER, FIRST_VERSION, INTACT, LARGEST_PAGE, MARK, SAVED_NUMBERS, Saved, add_uninterrupted,
+    asynchronous, forward_asynchronously, jump_target, on_stack, page_size, relocation_of, resolve_indirect,
+    saved_registers, stack_height, thread, thread_description, thread_pointer, ticks, valgrind,
 };
 pub(crate) use own::{common_asm, deciding_entry, noting_entry, unwinder_function};
 
@@ -58,9 +57,9 @@ pub struct Thread {
     pub turn: usize,
     /// Value of `libraries_generation` when `known` was set.
     pub known_generation: u32,
-    /// Number of lines that this thread has written.
+    /// Number of lines of this thread that were written to the log.
     pub written: u64,
-    /// Number of lines that this thread has logged.
+    /// Number of lines that this thread has logged, written or not.
     pub logged: AtomicU64,
     /// Result of the last call that was tested for a fault, below a bit that is set if there was such a call; and the number of
     /// the thread: see `fault::inject`.
@@ -140,8 +139,7 @@ pub fn find_cancel_type() {
     const FROM: usize = 8;
     let own = thread_description();
     // SAFETY: these words are the C library's, of this thread, aligned, and readable.
-    let words =
-        || core::array::from_fn::<u64, END, _>(|i| unsafe { (own as *const u64).add(i).read_volatile() });
+    let words = || core::array::from_fn::<u64, END, _>(|i| unsafe { (own as *const u64).add(i).read_volatile() });
     let mut before = 0;
     // SAFETY: `before` is writable. Nobody cancels the thread that runs the constructors.
     let (deferred, at_any, again) = unsafe {

@@ -1,8 +1,7 @@
 //! x86-64: the thread pointer is `fs`, and the stack holds the return address.
 
 use super::{
-    ASYNCHRONOUS, AT_ANY_INSTRUCTION, DEFERRED, ENTERED_OFFSET, Relocation, STACKED, Thread,
-    pthread_setcanceltype,
+    ASYNCHRONOUS, AT_ANY_INSTRUCTION, DEFERRED, ENTERED_OFFSET, Relocation, STACKED, Thread, pthread_setcanceltype,
 };
 use core::arch::asm;
 use core::ffi::{CStr, c_void};

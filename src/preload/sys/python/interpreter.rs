@@ -1,6 +1,6 @@
 //! Finds the interpreter of this process: the program itself, a library that it was linked to, or one that it opened.
 
-use crate::sys::object::{Object, Symbol};
+use crate::sys::object::{LoadedObject, Symbol};
 use crate::sys::program_memory::OwnMemory;
 use crate::sys::{arena, elf};
 use core::ffi::CStr;
@@ -27,19 +27,19 @@ pub fn get() -> Option<&'static Interpreter> {
 }
 
 /// Remembers an object if it is a Python interpreter. Returns true if it is.
-pub fn note_interpreter(object: &Object) -> bool {
+pub fn note_interpreter(object: &LoadedObject) -> bool {
     let Some(new) = read(object) else { return false };
     // SAFETY: what is published stays.
     let is_known = unsafe { FOUND.load(Acquire).as_ref() }.is_some_and(|known| *known == new);
-    if !is_known && let Some(kept) = arena::keep(new) {
+    if !is_known && let Some(kept) = arena::store_permanently(new) {
         FOUND.store(ptr::from_ref(kept).cast_mut(), Release);
     }
     true
 }
 
-fn read(object: &Object) -> Option<Interpreter> {
+fn read(object: &LoadedObject) -> Option<Interpreter> {
     let place = |symbol: Symbol| (symbol.address, symbol.size);
     let own = |name: &CStr| object.symbol(name).map(place);
     let of = |name: &CStr| elf::find_of_start(|first| first.symbol(name)).map(place).or_else(|| own(name));
-    Interpreter::read(OwnMemory, object.low..object.high, own, of)
+    Interpreter::read_interpreter(OwnMemory, object.low..object.high, own, of)
 }

@@ -8,7 +8,7 @@ mod interpreter;
 mod kept;
 mod pieces;
 
-pub use cupeer_stacks::python::{Frame, Texts};
+pub use cupeer_stacks::python::{FunctionTexts, PythonFrame};
 pub use interpreter::note_interpreter;
 
 use crate::sys::arch::thread_description;
@@ -16,27 +16,27 @@ use cupeer_stacks::python::Interpreter;
 use pieces::Pieces;
 
 /// The interpreter of this process, which tells the positions of Python frames in a native stack.
-pub struct Native(&'static Interpreter);
+pub struct NativeInterpreter(&'static Interpreter);
 
 /// Returns the interpreter of this process; `None` if there is none.
-pub fn native() -> Option<Native> {
-    interpreter::get().map(Native)
+pub fn find_native_interpreter() -> Option<NativeInterpreter> {
+    interpreter::get().map(NativeInterpreter)
 }
 
-impl Native {
+impl NativeInterpreter {
     /// Returns the index in `frames` (the return addresses of a call) of the native frame that executes a run of Python frames;
     /// the number of frames if the native frame is beyond them.
-    pub fn place(&self, frames: &[u64], run: usize) -> u8 {
-        self.0.place(frames, run) as u8
+    pub fn native_frame_index(&self, frames: &[u64], run: usize) -> u8 {
+        self.0.find_run_frame(frames, run) as u8
     }
 }
 
 /// Calls `found` with the Python frames of this thread, innermost first, at most `most`, until it returns false. Skips no frame.
 /// May leave out the file and the name of a function if `is_known` returns true for its key.
-pub fn each_frame(most: usize, is_known: fn(u64) -> bool, mut found: impl FnMut(&Frame) -> bool) {
+pub fn each_frame(most: usize, is_known: fn(u64) -> bool, mut found: impl FnMut(&PythonFrame) -> bool) {
     if let Some(interpreter) = interpreter::get() {
         let thread = thread_description();
-        Pieces::with(|pieces| interpreter.each_frame(pieces, thread, most, is_known, &mut found));
+        Pieces::walk_with(|pieces| interpreter.for_each_frame(pieces, thread, most, is_known, &mut found));
     }
 }
 

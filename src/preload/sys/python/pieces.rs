@@ -15,7 +15,7 @@ use cupeer_stacks::python;
 
 /// Largest number of pieces in a walk: eight for each frame if no two frames are similar.
 const MOST: usize = 208;
-/// Largest number of guessed pieces that the last walk did not request.
+/// Number of pieces that the last walk did not request, but that are still guessed for the next walk.
 const SPARE: usize = 24;
 /// Size of the buffer for all pieces, in bytes.
 const ROOM: usize = 16 * 1024;
@@ -30,10 +30,7 @@ struct Guesses {
 }
 
 static GUESSES: [Guesses; THREADS] = [const {
-    Guesses {
-        count: AtomicUsize::new(0),
-        pieces: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST],
-    }
+    Guesses { count: AtomicUsize::new(0), pieces: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST] }
 }; THREADS];
 
 /// Cached addresses of thread states of the interpreter, indexed by a hash of the thread.
@@ -76,7 +73,7 @@ pub struct Pieces {
 
 impl Pieces {
     /// Begins a walk through the Python frames of this thread, and passes it to `walk`. Returns `None` if memory cannot be read.
-    pub fn with<T>(walk: impl FnOnce(&mut Pieces) -> T) -> Option<T> {
+    pub fn walk_with<T>(walk: impl FnOnce(&mut Pieces) -> T) -> Option<T> {
         let key = thread() as usize / 64;
         let spread = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let mut pieces = Pieces {
@@ -89,13 +86,13 @@ impl Pieces {
             bytes: [const { MaybeUninit::uninit() }; ROOM],
             filled: 0,
         };
-        pieces.guess()?;
+        pieces.fetch_guessed()?;
         let walked = walk(&mut pieces);
-        pieces.keep();
+        pieces.remember_requested();
         Some(walked)
     }
 
-    fn guess(&mut self) -> Option<()> {
+    fn fetch_guessed(&mut self) -> Option<()> {
         let count = self.guesses.count.load(Relaxed).min(MOST);
         let mut asked = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; MOST];
         let mut length = 0;
@@ -119,7 +116,7 @@ impl Pieces {
 
     /// Remembers the requested pieces for the next walk of this thread, and after them some others: the call of this walk may
     /// have come from elsewhere, and the next call may come from the earlier place again.
-    fn keep(&self) {
+    fn remember_requested(&self) {
         if !self.has_missed {
             return;
         }
@@ -138,7 +135,7 @@ impl Pieces {
     #[inline(never)]
     fn fetch(&mut self, address: usize, length: usize) -> Option<usize> {
         self.has_missed = true;
-        if address == 0 || length > ROOM - self.filled || self.count == MOST && !self.forget() {
+        if address == 0 || length > ROOM - self.filled || self.count == MOST && !self.drop_unrequested() {
             return None;
         }
         let place = &mut self.bytes[self.filled..self.filled + length];
@@ -157,7 +154,7 @@ impl Pieces {
     }
 
     /// Drops the last guessed piece that was not requested. Returns false if there is no such piece.
-    fn forget(&mut self) -> bool {
+    fn drop_unrequested(&mut self) -> bool {
         let Some(index) = self.pieces.iter().rposition(|piece| !piece.is_asked) else { return false };
         self.pieces.copy_within(index + 1.., index);
         self.count -= 1;
@@ -165,8 +162,8 @@ impl Pieces {
     }
 }
 
-impl python::Pieces for Pieces {
-    fn place(&mut self, address: usize, length: usize) -> Option<Range<usize>> {
+impl python::MemoryPieces for Pieces {
+    fn piece_at(&mut self, address: usize, length: usize) -> Option<Range<usize>> {
         let is_it = |piece: &Piece| piece.address == address && usize::from(piece.length) == length;
         let (before, after) = self.pieces[..self.count].split_at(self.next.min(self.count));
         let found = after.iter().position(is_it).map(|index| before.len() + index);
@@ -184,19 +181,19 @@ impl python::Pieces for Pieces {
         self.filled < ROOM / 2
     }
 
-    fn thread(&self) -> usize {
+    fn cached_thread_state(&self) -> usize {
         self.known.load(Relaxed)
     }
 
-    fn keep_thread(&self, thread: usize) {
+    fn cache_thread_state(&self, thread: usize) {
         self.known.store(thread, Relaxed);
     }
 
-    fn forget_all(&mut self) {
+    fn drop_guesses(&mut self) {
         (self.count, self.next, self.filled, self.has_missed) = (0, 0, 0, true);
     }
 
-    fn bytes(&self, place: Range<usize>) -> &[u8] {
+    fn piece_bytes(&self, place: Range<usize>) -> &[u8] {
         let place = &self.bytes[..self.filled].get(place).unwrap_or_default();
         // SAFETY: all up to `filled` was written by the kernel.
         unsafe { &*(core::ptr::from_ref::<[MaybeUninit<u8>]>(place) as *const [u8]) }
@@ -206,11 +203,11 @@ impl python::Pieces for Pieces {
         program_memory::copy(address, place)
     }
 
-    fn cached(&self, hash: u64) -> Option<u64> {
+    fn cached_number(&self, hash: u64) -> Option<u64> {
         kept::recall(hash)
     }
 
-    fn cache(&self, hash: u64, number: u64) {
+    fn cache_number(&self, hash: u64, number: u64) {
         kept::keep(hash, number);
     }
 }

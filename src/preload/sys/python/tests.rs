@@ -1,6 +1,6 @@
 use super::*;
 use crate::sys::program_memory::OwnMemory;
-use cupeer_stacks::python::{self, Form, Layout, Text, line_of};
+use cupeer_stacks::python::{self, Layout, LineTableForm, PythonText, line_of};
 use proptest::prelude::*;
 use std::process::Command;
 
@@ -26,27 +26,24 @@ for source in sources:
 "#;
 
 /// The forms of tables that interpreters of this machine have, each with what one says.
-fn interpreters() -> Vec<(String, Form, String)> {
+fn interpreters() -> Vec<(String, LineTableForm, String)> {
     let pyenv = Command::new("pyenv").arg("root").output().ok();
-    let root =
-        pyenv.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    let root = pyenv.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     let kept = std::fs::read_dir(format!("{root}/versions")).into_iter().flatten().flatten();
     let kept = kept.map(|entry| entry.path().join("bin/python").display().to_string());
     let named = (9..=14).map(|minor| format!("python3.{minor}")).chain(["python3".to_owned()]);
     let form = |python: &String| {
-        let version =
-            Command::new(python).args(["-c", "import sys; print(sys.version_info[1])"]).output().ok()?;
+        let version = Command::new(python).args(["-c", "import sys; print(sys.version_info[1])"]).output().ok()?;
         match String::from_utf8_lossy(&version.stdout).trim().parse().ok()? {
-            9u32 => Some(Form::Later),
-            10 => Some(Form::Ranges),
-            11..=14 => Some(Form::Positions),
+            9u32 => Some(LineTableForm::Later),
+            10 => Some(LineTableForm::Ranges),
+            11..=14 => Some(LineTableForm::Positions),
             _ => None,
         }
     };
     let all = named.chain(kept).filter_map(|python| {
         let form = form(&python)?;
-        let told =
-            Command::new(&python).args(["-c", ASK]).output().ok().filter(|told| told.status.success())?;
+        let told = Command::new(&python).args(["-c", ASK]).output().ok().filter(|told| told.status.success())?;
         Some((python, form, String::from_utf8_lossy(&told.stdout).into_owned()))
     });
     all.collect()
@@ -64,8 +61,7 @@ fn lines_are_those_that_python_has() {
             let words: Vec<&str> = code.split(' ').collect();
             let [first, table, lines] = words[..] else { panic!("{code}") };
             let byte = |at: usize| u8::from_str_radix(&table[at..at + 2], 16).expect("hexadecimal digits");
-            let table: Vec<u8> =
-                (0..table.len() / 2 * 2).step_by(2).filter(|_| table != "-").map(byte).collect();
+            let table: Vec<u8> = (0..table.len() / 2 * 2).step_by(2).filter(|_| table != "-").map(byte).collect();
             for (index, expected) in lines.split(',').enumerate() {
                 let mut bytes = table.iter().copied();
                 let got = line_of(form, first.parse().expect("a line"), 2 * index, || bytes.next());
@@ -82,14 +78,14 @@ fn lines_are_those_that_python_has() {
 /// The layout of each version that does not publish its own.
 fn layouts() -> Vec<Layout> {
     [0x0309_0000, 0x030a_0000, 0x030b_0000, 0x030c_0000]
-        .map(|version| Layout::of(OwnMemory, version, 0).expect("one"))
+        .map(|version| Layout::for_version(OwnMemory, version, 0).expect("one"))
         .into()
 }
 
 proptest! {
     #[test]
     fn any_bytes_are_a_table(form in 0..3usize, first in any::<i32>(), at in 0..1usize << 40, bytes: Vec<u8>) {
-        let form = [Form::Later, Form::Ranges, Form::Positions][form];
+        let form = [LineTableForm::Later, LineTableForm::Ranges, LineTableForm::Positions][form];
         let mut bytes = bytes.into_iter();
         if let Some(line) = line_of(form, first, at, || bytes.next()) {
             prop_assert!(line > 0);
@@ -126,8 +122,8 @@ proptest! {
             object: 0..0,
         };
         let mut found = 0;
-        Pieces::with(|pieces| {
-            interpreter.each_frame(pieces, thread_description(), 24, |_| false, &mut |_| {
+        Pieces::walk_with(|pieces| {
+            interpreter.for_each_frame(pieces, thread_description(), 24, |_| false, &mut |_| {
                 found += 1;
                 true
             })
@@ -151,7 +147,7 @@ fn a_state_that_an_earlier_thread_left_is_not_taken_for_the_own() {
     let start = memory.as_ptr() as u64;
     let address = |index: usize| start + 8 * index as u64;
     let own = thread_description() as u64;
-    let layout = Layout::of(OwnMemory, 0x0309_0000, 0).expect("a layout");
+    let layout = Layout::for_version(OwnMemory, 0x0309_0000, 0).expect("a layout");
     let text = (1 | 8 | 16) << layout.state_shift;
     for (index, word) in [
         (RUNTIME + layout.interpreters / 8, address(INTERPRETER)),
@@ -176,14 +172,13 @@ fn a_state_that_an_earlier_thread_left_is_not_taken_for_the_own() {
     ] {
         memory[index] = word;
     }
-    let [runtime, code, text, bytes, frame] =
-        [RUNTIME, CODE, TEXT, TABLE, FRAME].map(|index| address(index) as usize);
+    let [runtime, code, text, bytes, frame] = [RUNTIME, CODE, TEXT, TABLE, FRAME].map(|index| address(index) as usize);
     let interpreter = Interpreter { runtime, layout, code, text, bytes, frame, eval: 0..0, object: 0..0 };
     for known in [0, LIVE, LEFT] {
         let mut lines = Vec::new();
-        Pieces::with(|pieces| {
-            python::Pieces::keep_thread(pieces, if known == 0 { 0 } else { address(known) as usize });
-            interpreter.each_frame(pieces, own as usize, 24, |_| false, &mut |frame| {
+        Pieces::walk_with(|pieces| {
+            python::MemoryPieces::cache_thread_state(pieces, if known == 0 { 0 } else { address(known) as usize });
+            interpreter.for_each_frame(pieces, own as usize, 24, |_| false, &mut |frame| {
                 lines.push(frame.first_line);
                 true
             })
@@ -198,7 +193,7 @@ fn published_layouts_must_be_whole() {
     published[0] = u64::from_le_bytes(*b"xdebugpy");
     published[1] = 0x030e_00f0;
     (3..81).for_each(|index| published[index] = 8 * index as u64);
-    let layout = |published: &[u64; 81]| Layout::of(OwnMemory, 0x030e_0000, published.as_ptr() as usize);
+    let layout = |published: &[u64; 81]| Layout::for_version(OwnMemory, 0x030e_0000, published.as_ptr() as usize);
     let known = layout(&published).expect("a layout");
     assert_eq!((known.interpreters, known.file, known.wide), (40, 320, 656));
     published[26] = 1 << 40;
@@ -208,13 +203,13 @@ fn published_layouts_must_be_whole() {
     assert_eq!(layout(&published), None, "a version that is not known");
     (published[1], published[0]) = (0x030e_0000, 0);
     assert_eq!(layout(&published), None);
-    assert_eq!(Layout::of(OwnMemory, 0x0308_0000, 0), None);
-    assert_eq!(Layout::of(OwnMemory, 0x030d_0000, 8), None, "what cannot be read");
+    assert_eq!(Layout::for_version(OwnMemory, 0x0308_0000, 0), None);
+    assert_eq!(Layout::for_version(OwnMemory, 0x030d_0000, 8), None, "what cannot be read");
 }
 
 #[test]
 fn texts_have_characters_of_one_two_or_four_bytes() {
-    let text = |bytes: &[u8], size| Text::new(bytes, size).to_string();
+    let text = |bytes: &[u8], size| PythonText::new(bytes, size).to_string();
     assert_eq!(text(b"train.py", 1), "train.py");
     assert_eq!(text(b"n\xf6", 1), "nö");
     assert_eq!(text(&[0xe5, 0x65, 0x2c, 0x67], 2), "日本");

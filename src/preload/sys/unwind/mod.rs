@@ -15,22 +15,22 @@ use super::program_memory::OwnMemory;
 use super::{arch, elf, stack};
 use core::mem::MaybeUninit;
 use core::ops::Range;
-use cupeer_stacks::Window;
-use cupeer_stacks::unwind::processor::{FRAME, PLACE, RETURN, RETURN_BELOW, STACK, address_of};
+use cupeer_stacks::MemoryWindow;
+use cupeer_stacks::unwind::processor::{FRAME, PLACE, RETURN, RETURN_BELOW, STACK, plain_code_address};
 use cupeer_stacks::unwind::{self, Registers};
 use rule::{Kind, Rule};
 
 /// Largest number of frames before that of the caller, which are our own frames and a few more.
 const MOST_OF_OURS: usize = 64;
 
-type Tables = unwind::Tables<OwnMemory>;
+type Tables = unwind::UnwindTables<OwnMemory>;
 
 /// Returns the unwind tables of the object that contains an address.
 fn tables(address: usize) -> Option<Tables> {
     Some(Tables::at(elf::unwind_table(address)?, OwnMemory))
 }
 
-type Walk = unwind::Walk<OwnMemory>;
+type Walk = unwind::StackWalk<OwnMemory>;
 
 /// Calls `found` with the return addresses of at most `most` frames, beginning with the frame that returns to `caller`, until it
 /// returns false. The first address is `caller`, even if the stack cannot be read.
@@ -41,7 +41,7 @@ pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bo
     }
     let mut walk = walk_from_here();
     let mut ours = 0;
-    while walk.address() != caller {
+    while walk.code_address() != caller {
         ours += 1;
         if ours > MOST_OF_OURS || !step(&mut walk) {
             found(caller);
@@ -49,7 +49,7 @@ pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bo
         }
     }
     for left in (0..most).rev() {
-        if !found(walk.address()) || left == 0 || !step(&mut walk) {
+        if !found(walk.code_address()) || left == 0 || !step(&mut walk) {
             return;
         }
     }
@@ -60,15 +60,15 @@ pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bo
 #[inline(never)]
 pub fn each_frame_from_here(mut found: impl FnMut(usize) -> bool) {
     let mut walk = walk_from_here();
-    while step(&mut walk) && found(walk.address()) {}
+    while step(&mut walk) && found(walk.code_address()) {}
 }
 
 /// Returns true if both addresses are in one function, according to the unwind tables of their object.
 pub fn is_same_function(one: usize, other: usize) -> bool {
     elf::unwind_table(one).filter(|table| elf::unwind_table(other) == Some(*table)).is_some_and(|table| {
         let tables = Tables::at(table, OwnMemory);
-        let first = tables.search(one);
-        first.is_some() && first == tables.search(other)
+        let first = tables.search_entry(one);
+        first.is_some() && first == tables.search_entry(other)
     })
 }
 
@@ -86,32 +86,32 @@ fn walk_from_here() -> Walk {
 
 /// Begins a walk in the frame that saved these registers. `there` is a range of the stack that can be read in place.
 fn walk_from(saved: &arch::Saved, there: Range<usize>) -> Walk {
-    let mut registers = Registers::none();
+    let mut registers = Registers::all_unknown();
     for (register, value) in arch::SAVED_NUMBERS.iter().zip(saved) {
         registers.set(*register, Some(*value));
     }
     // SAFETY: it is the stack of this thread above the frame of the walk, which stays for as long as the walk goes on.
-    let stack = unsafe { Window::beside(OwnMemory, there) };
+    let stack = unsafe { MemoryWindow::with_readable_range(OwnMemory, there) };
     Walk { registers, is_interrupted: false, stack }
 }
 
 /// Goes to the next frame. Returns false if there is none.
 fn step(walk: &mut Walk) -> bool {
-    let (address, height) = (walk.address(), walk.height());
-    let is_there = try_step(walk).is_some() && walk.address() != 0;
-    is_there && (walk.address(), walk.height()) != (address, height)
+    let (address, height) = (walk.code_address(), walk.stack_height());
+    let is_there = try_step(walk).is_some() && walk.code_address() != 0;
+    is_there && (walk.code_address(), walk.stack_height()) != (address, height)
 }
 
 fn try_step(walk: &mut Walk) -> Option<()> {
     let address = walk.lookup_address()?;
-    let rule = Rule::at(address);
+    let rule = Rule::for_address(address);
     walk.is_interrupted = false;
     match rule.kind() {
         Kind::Frame => by_rule(walk, rule),
-        Kind::Signal => walk.by_context(),
-        Kind::Complex => walk.by_tables(&tables(address)?, address),
+        Kind::Signal => walk.step_by_signal_context(),
+        Kind::Complex => walk.step_by_tables(&tables(address)?, address),
         Kind::Outermost => None,
-        Kind::Unknown => walk.by_frame_pointer(),
+        Kind::Unknown => walk.step_by_frame_pointer(),
     }
 }
 
@@ -120,11 +120,11 @@ fn try_step(walk: &mut Walk) -> Option<()> {
 fn by_rule(Walk { registers, stack, .. }: &mut Walk, rule: Rule) -> Option<()> {
     let frame = match registers.get(rule.register()) {
         Some(value) => value.wrapping_add_signed(rule.offset()),
-        None => by_record(registers, rule)?,
+        None => frame_by_saved_pointer(registers, rule)?,
     };
-    let (saved, Range { start: nearest, end: behind }) = rule.saved();
+    let (saved, Range { start: nearest, end: behind }) = rule.saved_registers_below();
     let lowest = frame.checked_sub(8 * (behind - 1))?;
-    let bytes = stack.bytes(lowest, 8 * (behind - nearest))?;
+    let bytes = stack.read_bytes(lowest, 8 * (behind - nearest))?;
     let below = |words: usize| {
         let place = 8 * (behind - 1 - words);
         bytes[place..].first_chunk().map_or(0, |word| usize::from_le_bytes(*word))
@@ -139,7 +139,7 @@ fn by_rule(Walk { registers, stack, .. }: &mut Walk, rule: Rule) -> Option<()> {
     registers.words[STACK] = frame;
     registers.words[PLACE] = match RETURN_BELOW {
         Some(words) => below(words),
-        None => address_of(registers.get(RETURN)?),
+        None => plain_code_address(registers.get(RETURN)?),
     };
     // A function may change the other registers.
     registers.known = registers.known & rule::KEPT | 1 << STACK | 1 << PLACE;
@@ -149,8 +149,8 @@ fn by_rule(Walk { registers, stack, .. }: &mut Walk, rule: Rule) -> Option<()> {
 /// Returns the address of a frame if the stack pointer is unknown. In functions with a frame pointer, that register points to the
 /// place where its previous value is saved.
 #[cold]
-fn by_record(registers: &Registers, rule: Rule) -> Option<usize> {
-    let (mut saved, _) = rule.saved();
+fn frame_by_saved_pointer(registers: &Registers, rule: Rule) -> Option<usize> {
+    let (mut saved, _) = rule.saved_registers_below();
     let (_, words) = saved.find(|(register, _)| *register == FRAME)?;
     Some(registers.get(FRAME)?.wrapping_add(8 * words))
 }

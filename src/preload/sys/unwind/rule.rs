@@ -10,10 +10,8 @@ use crate::sys::every_call::libraries_generation;
 use crate::sys::program_memory::OwnMemory;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use cupeer_stacks::unwind::processor::{
-    EACH, FORGETS, KEEPS, NUMBER, PLACE, REGISTERS, RETURN, RETURN_BELOW, STACK,
-};
-use cupeer_stacks::unwind::{RegisterRule, Row, WINDOW, is_sigreturn};
+use cupeer_stacks::unwind::processor::{EACH, FORGETS, KEEPS, NUMBER, PLACE, REGISTERS, RETURN, RETURN_BELOW, STACK};
+use cupeer_stacks::unwind::{RegisterRule, UnwindRow, WINDOW, is_sigreturn};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -51,17 +49,17 @@ const OFFSET: u32 = SAVED + EACH * KEEPS.len() as u32;
 
 impl Rule {
     #[inline]
-    pub fn at(address: usize) -> Rule {
-        known(address).unwrap_or_else(|| read_tables(address))
+    pub fn for_address(address: usize) -> Rule {
+        find_known_rule(address).unwrap_or_else(|| read_tables(address))
     }
 
     /// Returns the rule for a row of the unwind table.
-    fn from_row(row: &Row) -> Rule {
+    fn from_row(row: &UnwindRow) -> Rule {
         if row.is_outermost() {
             return Rule(Kind::Outermost as u64);
         }
         let complex = Rule(Kind::Complex as u64);
-        let Some((register, offset)) = row.base() else { return complex };
+        let Some((register, offset)) = row.frame_base() else { return complex };
         let words = offset / 8;
         if offset % 8 != 0 || register >> NUMBER != 0 || words << OFFSET >> OFFSET != words || row.is_signal {
             return complex;
@@ -70,7 +68,7 @@ impl Rule {
         let mut rule = Kind::Frame as u64 | (register as u64) << REGISTER | (words as u64) << OFFSET;
         for register in 0..REGISTERS {
             let kept = KEEPS.iter().position(|kept| *kept == register);
-            match (row.rule(register), kept) {
+            match (row.register_rule(register), kept) {
                 (RegisterRule::Offset(below), _) if register == RETURN && is_at_return(below) => {}
                 (RegisterRule::Offset(below), Some(index))
                     if below % 8 == 0 && (1..1 << EACH).contains(&(below / -8)) =>
@@ -84,7 +82,7 @@ impl Rule {
         }
         let rule = Rule(rule);
         // The saved registers must fit in one piece of the stack, because it is read at once.
-        if 8 * rule.saved().1.len() > WINDOW { complex } else { rule }
+        if 8 * rule.saved_registers_below().1.len() > WINDOW { complex } else { rule }
     }
 
     pub fn kind(self) -> Kind {
@@ -109,9 +107,8 @@ impl Rule {
 
     /// Returns the registers that are saved below the frame, each with its distance in words, and the range of all these
     /// distances, including that of the return address.
-    pub fn saved(self) -> (impl Iterator<Item = (usize, usize)>, Range<usize>) {
-        let words =
-            move |index: usize| (self.0 >> (SAVED + EACH * index as u32) & ((1 << EACH) - 1)) as usize;
+    pub fn saved_registers_below(self) -> (impl Iterator<Item = (usize, usize)>, Range<usize>) {
+        let words = move |index: usize| (self.0 >> (SAVED + EACH * index as u32) & ((1 << EACH) - 1)) as usize;
         let each = (0..KEEPS.len()).map(move |index| (KEEPS[index], words(index)));
         let each = each.filter(|(_, words)| *words != 0);
         let lowest = each.clone().map(|(_, words)| words).max().unwrap_or(0);
@@ -132,8 +129,7 @@ struct Entry {
     rule: AtomicU64,
 }
 
-static SEEN: [Entry; 1 << BITS] =
-    [const { Entry { check: AtomicU64::new(0), rule: AtomicU64::new(0) } }; 1 << BITS];
+static SEEN: [Entry; 1 << BITS] = [const { Entry { check: AtomicU64::new(0), rule: AtomicU64::new(0) } }; 1 << BITS];
 
 impl Entry {
     #[inline]
@@ -155,15 +151,15 @@ fn key(address: usize) -> u64 {
 }
 
 #[inline]
-fn places(key: u64) -> [&'static Entry; 2] {
+fn entries_of_key(key: u64) -> [&'static Entry; 2] {
     let pair = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS)) as usize & !1;
     [&SEEN[pair], &SEEN[pair + 1]]
 }
 
 #[inline]
-fn known(address: usize) -> Option<Rule> {
+fn find_known_rule(address: usize) -> Option<Rule> {
     let key = key(address);
-    let [first, second] = places(key);
+    let [first, second] = entries_of_key(key);
     first.read(key).or_else(|| second.read(key))
 }
 
@@ -174,7 +170,7 @@ fn read_tables(address: usize) -> Rule {
     let key = key(address);
     // Code that was generated at run time can change without notice, so its rules are not remembered.
     let Some(table) = elf::unwind_table(address) else { return Rule(Kind::Unknown as u64) };
-    let row = Tables::at(table, OwnMemory).row(address);
+    let row = Tables::at(table, OwnMemory).find_row(address);
     let rule = match row {
         Some(row) if row.is_signal && is_sigreturn(OwnMemory, address + 1) => Rule(Kind::Signal as u64),
         Some(row) => Rule::from_row(&row),
@@ -185,7 +181,7 @@ fn read_tables(address: usize) -> Rule {
 }
 
 fn remember(key: u64, rule: Rule) {
-    let [first, second] = places(key);
+    let [first, second] = entries_of_key(key);
     // The rule that was in the first entry moves to the second entry.
     let (check, before) = (first.check.load(Relaxed), first.rule.load(Relaxed));
     second.check.store(check, Relaxed);
@@ -201,13 +197,13 @@ mod tests {
 
     #[test]
     fn two_of_one_pair_are_both_remembered() {
-        let alike = |key: &u64| core::ptr::eq(places(*key)[0], places(1 << 46)[0]);
+        let alike = |key: &u64| core::ptr::eq(entries_of_key(*key)[0], entries_of_key(1 << 46)[0]);
         let keys: Vec<u64> = (1 << 46..).filter(alike).take(8).collect();
         for pair in keys.windows(2) {
             for (key, rule) in pair.iter().zip([5, 9]) {
                 remember(*key, Rule(rule));
             }
-            let rules = [0, 1].map(|i: usize| places(pair[i]).iter().find_map(|place| place.read(pair[i])));
+            let rules = [0, 1].map(|i: usize| entries_of_key(pair[i]).iter().find_map(|place| place.read(pair[i])));
             assert_eq!(rules, [Some(Rule(5)), Some(Rule(9))]);
         }
     }

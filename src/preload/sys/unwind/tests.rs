@@ -2,7 +2,7 @@ use super::*;
 use crate::sys::program_memory;
 use core::ffi::{c_int, c_void};
 use core::hint::black_box;
-use cupeer_stacks::unwind::Row;
+use cupeer_stacks::unwind::UnwindRow;
 use cupeer_stacks::unwind::processor::REGISTERS;
 use std::sync::Mutex;
 use std::sync::atomic::{
@@ -14,10 +14,7 @@ const MOST: usize = 24;
 type Frames = ([usize; MOST], usize);
 
 unsafe extern "C" {
-    fn _Unwind_Backtrace(
-        step: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
-        walk: *mut c_void,
-    ) -> c_int;
+    fn _Unwind_Backtrace(step: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int, walk: *mut c_void) -> c_int;
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
@@ -152,11 +149,11 @@ fn copied_tables() -> (Vec<u8>, usize, Vec<usize>) {
 fn damaged_tables_give_something_or_nothing_and_never_a_fault() {
     let (mut copy, moved, addresses) = copied_tables();
     let start = copy.as_ptr() as usize;
-    let rules = |row: &Row| format!("{:?} {:?}", row.rules.cfa(), row.rules.registers().collect::<Vec<_>>());
-    let row = |address: usize| Tables::at(start, OwnMemory).row(address.wrapping_add(moved));
+    let rules = |row: &UnwindRow| format!("{:?} {:?}", row.rules.cfa(), row.rules.registers().collect::<Vec<_>>());
+    let row = |address: usize| Tables::at(start, OwnMemory).find_row(address.wrapping_add(moved));
     let right: Vec<_> = addresses.iter().map(|address| row(*address).as_ref().map(rules)).collect();
     let plain: Vec<_> =
-        addresses.iter().map(|address| tables(*address)?.row(*address).as_ref().map(rules)).collect();
+        addresses.iter().map(|address| tables(*address)?.find_row(*address).as_ref().map(rules)).collect();
     assert!(right == plain && right.iter().all(Option::is_some) && right.len() > 3);
     let registers = Registers { words: [start; REGISTERS], known: (1 << REGISTERS) - 1 };
     let mut random = Random(11);
@@ -164,14 +161,16 @@ fn damaged_tables_give_something_or_nothing_and_never_a_fault() {
     for round in 0..4000 {
         // In the header, or near what leads to the addresses: no other byte is read.
         let index = round % addresses.len();
-        let entry =
-            Tables::at(start, OwnMemory).search(addresses[index].wrapping_add(moved)).expect("an entry");
+        let entry = Tables::at(start, OwnMemory).search_entry(addresses[index].wrapping_add(moved)).expect("an entry");
         let damaged = if round % 4 == 0 { random.next() % 64 } else { entry - start + random.next() % 48 };
         let old = core::mem::replace(&mut copy[damaged], random.next() as u8);
         let damaged_row = row(addresses[index]);
         if let Some(row) = &damaged_row {
-            let _ =
-                row.apply(&registers, &Tables::at(start, OwnMemory).section(), &mut Window::new(OwnMemory));
+            let _ = row.caller_registers(
+                &registers,
+                &Tables::at(start, OwnMemory).whole_memory_section(),
+                &mut MemoryWindow::new(OwnMemory),
+            );
         }
         others += usize::from(damaged_row.as_ref().map(rules) != right[index]);
         none += usize::from(damaged_row.is_none());
@@ -217,10 +216,12 @@ fn random_instructions_and_expressions_end() {
         let bytes = tables_of_one_function(&instructions[..length]);
         let start = bytes.as_ptr() as usize;
         let tables = Tables::at(start, OwnMemory);
-        if let Some(row) = tables.row(start + random.next() % 4096) {
+        if let Some(row) = tables.find_row(start + random.next() % 4096) {
             found += 1;
-            applied +=
-                usize::from(row.apply(&registers, &tables.section(), &mut Window::new(OwnMemory)).is_some());
+            applied += usize::from(
+                row.caller_registers(&registers, &tables.whole_memory_section(), &mut MemoryWindow::new(OwnMemory))
+                    .is_some(),
+            );
         }
     }
     assert!(found > 1000 && applied > 100, "{found} {applied}");
@@ -228,9 +229,9 @@ fn random_instructions_and_expressions_end() {
 
 #[test]
 fn memory_that_is_not_there_is_not_read() {
-    let mut window = Window::<64, _>::new(OwnMemory);
-    assert!(window.bytes(8, 8).is_none() && window.bytes(usize::MAX - 3, 8).is_none());
-    assert!(window.words::<2>(usize::MAX - 15).is_none());
+    let mut window = MemoryWindow::<64, _>::new(OwnMemory);
+    assert!(window.read_bytes(8, 8).is_none() && window.read_bytes(usize::MAX - 3, 8).is_none());
+    assert!(window.read_words::<2>(usize::MAX - 15).is_none());
     let there = [1usize, 2];
-    assert_eq!(window.words(there.as_ptr() as usize), Some(there));
+    assert_eq!(window.read_words(there.as_ptr() as usize), Some(there));
 }

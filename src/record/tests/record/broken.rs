@@ -2,7 +2,7 @@
 
 use super::call;
 use cupeer_record::writer::{About, Writer};
-use cupeer_record::{Call, Details, Finding, Follower, Hit, LiveTable, Object, Outcome, Process};
+use cupeer_record::{Call, Details, Finding, FindingObject, FiredFault, Follower, LiveTable, Outcome, Process};
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, finding::Confidence};
 use cupeer_spec::record::{BLOCK, counted, live, meta};
@@ -13,7 +13,7 @@ fn read_all(bytes: Vec<u8>) -> Result<(), TestCaseError> {
     let slots = bytes.len() / 64 + 1;
     let Ok(process) = Process::from_bytes("a.cupeer", bytes) else { return Ok(()) };
     let _ = (process.rank(), process.host(), process.program());
-    prop_assert!(process.counted().rows.len() <= counted::ROWS);
+    prop_assert!(process.counted_memory().rows.len() <= counted::ROWS);
     let mut events = process.events().expect("memory can be read");
     let mut count = 0;
     for event in &mut events {
@@ -24,19 +24,19 @@ fn read_all(bytes: Vec<u8>) -> Result<(), TestCaseError> {
             (0..args + 1).for_each(|index| drop(call.argument(index).map(<[u8]>::to_vec)));
             let _ = (process.function_name(call.number), process.library_at(call.caller, call.start));
             let objects = call.details.findings.iter().flat_map(|finding| &finding.objects);
-            objects.for_each(|object| drop(object.library()));
-            let _ = (call.injected_by(), call.stopped_by());
+            objects.for_each(|object| drop(object.library_name()));
+            let _ = (call.injecting_fault(), call.stopping_fault());
             prop_assert!(
-                call.details.hits.iter().all(|hit| !hit.rule.is_empty() && hit.words().count() <= 16)
+                call.details.hits.iter().all(|hit| !hit.fault_name.is_empty() && hit.effect_words().count() <= 16)
             );
         }
     }
-    prop_assert!(events.error().is_none());
+    prop_assert!(events.first_error().is_none());
     // A follower sees no more than a reader, however often it looks.
     let mut follower = Follower::new(&process).expect("memory can be read");
     for _ in 0..2 {
-        while follower.look(1).is_ok() && follower.behind() > 0 {}
-        let most = slots as u64 * (1 + slot::Run::MOST);
+        while follower.look(1).is_ok() && follower.unread_blocks() > 0 {}
+        let most = slots as u64 * (1 + slot::RepeatedCalls::MOST);
         prop_assert!(follower.unreturned().count() <= slots && follower.counts().failed <= most);
     }
     Ok(())
@@ -63,11 +63,11 @@ fn good(ring: bool) -> Vec<u8> {
                 rule: "ipc-flags".into(),
                 message: "Flags is 0".into(),
                 hint: "Pass 1.".into(),
-                objects: vec![Object { what: slot::finding::Object::default(), frames: vec![1, 2] }],
+                objects: vec![FindingObject { what: slot::finding::FindingObject::default(), frames: vec![1, 2] }],
             }],
-            hits: vec![Hit {
-                what: slot::hit::Hit { did: 257, count: i, ..Default::default() },
-                rule: "a/1".into(),
+            hits: vec![FiredFault {
+                what: slot::hit::FiredFault { did: 257, count: i, ..Default::default() },
+                fault_name: "a/1".into(),
             }],
             ..Details::default()
         };
@@ -80,7 +80,7 @@ fn good(ring: bool) -> Vec<u8> {
                 writer.end(stream, number, &call).unwrap();
             }
             3 => writer.mark(stream, 10 * i, b"a mark").unwrap(),
-            4 => writer.thread(stream, 10 * i, 77).unwrap(),
+            4 => writer.add_thread_change(stream, 10 * i, 77).unwrap(),
             _ => drop(writer.call(stream, &super::call(10 * i, i)).unwrap()),
         }
     }
@@ -160,7 +160,7 @@ proptest! {
             let start = bytes.len();
             let mut state = seed;
             bytes.extend((0..BLOCK).map(|_| {
-                state = live::mix(state.wrapping_add(1));
+                state = live::mix_bits(state.wrapping_add(1));
                 state as u8
             }));
             let head = [b'C', b'U', b'P', b'B', kind, 0, 0, 0, stream, 0, 0, 0];

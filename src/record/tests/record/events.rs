@@ -1,8 +1,8 @@
 //! The slots that count, and the calls that they belong to.
 
 use super::{all_calls, call, calls, events, fill, one_stream, read, which};
-use cupeer_record::{Content, Details, Event, MemoryLeft, Outcome, writer};
-use cupeer_spec::record::slot::{self, Line, detail};
+use cupeer_record::{CopyContent, Details, DeviceMemoryState, Event, Outcome, writer};
+use cupeer_spec::record::slot::{self, PythonLine, detail};
 use cupeer_spec::record::{self, BLOCK, BlockHeader, SLOTS};
 
 /// Returns the offset of slot `i` of a block.
@@ -17,10 +17,10 @@ fn a_torn_chunk_does_not_count_and_its_window_does() {
     // The window is full. Simulate a process that died while it copied the window.
     let mut bytes = writer.into_bytes();
     let mut chunk = bytes[BLOCK..2 * BLOCK].to_vec();
-    let mut header: BlockHeader = record::read(&chunk).unwrap();
+    let mut header: BlockHeader = record::read_plain(&chunk).unwrap();
     header.kind = record::block::CHUNK;
     header.used = SLOTS as u32;
-    chunk[..64].copy_from_slice(record::bytes(&header));
+    chunk[..64].copy_from_slice(record::plain_bytes(&header));
     let half = BLOCK / 2;
     chunk[half..].fill(0);
     bytes.extend(&chunk);
@@ -40,9 +40,9 @@ fn slots_that_stand_in_window_and_chunk_are_taken_once() {
     // As if the process had died after copying the window and before reusing it: window and chunk are equal.
     let mut bytes = writer.into_bytes();
     let mut chunk = bytes[2 * BLOCK..3 * BLOCK].to_vec();
-    let mut header: BlockHeader = record::read(&chunk).unwrap();
+    let mut header: BlockHeader = record::read_plain(&chunk).unwrap();
     header.kind = record::block::WINDOW;
-    chunk[..64].copy_from_slice(record::bytes(&header));
+    chunk[..64].copy_from_slice(record::plain_bytes(&header));
     bytes[BLOCK..2 * BLOCK].copy_from_slice(&chunk);
     assert!(all_calls(bytes).iter().map(which).eq(0..SLOTS as u64));
 }
@@ -77,7 +77,7 @@ fn old_details_are_not_read_as_calls() {
     writer.skip(stream).unwrap();
     let mut bytes = writer.into_bytes();
     // A return address in the right place: state 2, but not one slot.
-    let word = slot::word(slot::RETURNED, 0x73, 0x1f2b, 1);
+    let word = slot::slot_word(slot::RETURNED, 0x73, 0x1f2b, 1);
     bytes[slot_place(1, 1)..][..8].copy_from_slice(&word.to_le_bytes());
     assert_eq!(events(bytes).len(), 1);
 }
@@ -88,7 +88,7 @@ fn details_belong_to_their_call() {
     let details = Details {
         arguments: (0..40).collect(),
         frames: (0..12).map(|i| 0x7f00_0000_0000 + i).collect(),
-        python: (0..24).map(|i| Line { function: i, line: 7 * i, frame: i as u8 }).collect(),
+        python: (0..24).map(|i| PythonLine { function: i, line: 7 * i, frame: i as u8 }).collect(),
         elements: vec![(1, vec![1, 0, 0, 0, 2, 0, 0, 0])],
         texts: vec![(0, b"cuInit".to_vec())],
         memory: Some((0x1000, 0x2000)),
@@ -99,17 +99,16 @@ fn details_belong_to_their_call() {
         current: Some(2 << 48 | 0x77),
         nodes: vec![3; 8],
         ranges: vec![(0x1000, 64), (0x2000, 1 << 63 | 128)],
-        content: Some(Content { hash: 0x79, device: 1, is_constant: true }),
-        left: Some(MemoryLeft { device: 1, free: 2, total: 3 << 40, counted_bytes: 4, counted: 5 }),
+        content: Some(CopyContent { hash: 0x79, device: 1, is_constant: true }),
+        device_memory: Some(DeviceMemoryState { device: 1, free: 2, total: 3 << 40, counted_bytes: 4, counted: 5 }),
         message: Some(b"no such thing".to_vec()),
         findings: Vec::new(),
         hits: Vec::new(),
-        run: None,
+        repeats: None,
         stack_of: None,
     };
     let with = writer::call(cupeer_spec::function::FnId::cuCtxDetach, 5, 9);
-    let with =
-        cupeer_record::Call { details: details.clone().into(), outcome: Outcome::Returned(201), ..with };
+    let with = cupeer_record::Call { details: details.clone().into(), outcome: Outcome::Returned(201), ..with };
     let number = writer.call(stream, &with).unwrap();
     for i in 0..7 {
         writer.call(stream, &call(20 + i, i)).unwrap();
@@ -146,7 +145,7 @@ fn a_detail_whose_slots_leave_the_block_says_nothing() {
     fill(&mut writer, stream, 0..SLOTS as u64 - 1);
     let mut bytes = writer.into_bytes();
     let last = SLOTS - 1;
-    let word = slot::word(slot::DETAIL, 2, 0, last as u32);
+    let word = slot::slot_word(slot::DETAIL, 2, 0, last as u32);
     let place = slot_place(1, last);
     bytes[place..place + 8].copy_from_slice(&word.to_le_bytes());
     bytes[place + 8..place + 16].copy_from_slice(&(last as u64 - 1).to_le_bytes());
@@ -186,7 +185,7 @@ fn an_end_that_comes_late_finds_its_call_or_comes_alone() {
     writer.end(stream, far, &end(1001, 1, 1)).unwrap();
     // A second end, and the end of an unseen call.
     writer.end(stream, far, &end(1002, 1, 1)).unwrap();
-    let number = slot::word(slot::LATE_END, 1, 0, 0);
+    let number = slot::slot_word(slot::LATE_END, 1, 0, 0);
     writer.slot(stream, slot::Slot { word: number, start: 1 << 50, ..pending.slot }).unwrap();
 
     let events = events(writer.into_bytes());
@@ -201,8 +200,8 @@ fn an_end_that_comes_late_finds_its_call_or_comes_alone() {
     assert_eq!(late.len(), 1);
     assert_eq!(late[0].start(), 1001);
     let mut finished = find(far).clone();
-    assert!(!find(never).clone().finish(late[0]));
-    assert!(finished.finish(late[0]));
+    assert!(!find(never).clone().apply_late_end(late[0]));
+    assert!(finished.apply_late_end(late[0]));
     assert_eq!((finished.outcome, finished.end, finished.start), (Outcome::Returned(1), 1001, 10));
     assert_eq!((which(&finished), finished.caller, finished.injected), (1, 0x1234, true));
     assert_eq!(finished.details.context, Some(1));
@@ -214,7 +213,7 @@ fn unknown_kinds_are_skipped_with_all_their_slots() {
     let (mut writer, stream) = one_stream();
     writer.call(stream, &call(1, 1)).unwrap();
     // Contains bytes that look like a call.
-    let inner = slot::word(slot::RETURNED, 1, 0, 2);
+    let inner = slot::slot_word(slot::RETURNED, 1, 0, 2);
     let mut items = vec![0; 48];
     items.extend(inner.to_le_bytes());
     writer.items(stream, 77, 5, &items).unwrap();

@@ -3,20 +3,23 @@
 use super::{all_calls, call, one_stream};
 use cupeer_record::faults::LaterPlan;
 use cupeer_record::writer::{self, About, Writer};
-use cupeer_record::{Details, FaultFile, FaultRule, Hit, Job, Outcome, faults};
+use cupeer_record::{Details, FaultCounts, FaultFile, FiredFault, Job, Outcome, faults};
 use cupeer_spec::record::faults as spec;
 use cupeer_spec::record::slot::{self, detail, hit::did};
 use proptest::prelude::*;
 
-fn hit(did: u16, rule: &str) -> Hit {
-    Hit { what: slot::hit::Hit { did, process: 2, count: 7, ..Default::default() }, rule: rule.into() }
+fn hit(did: u16, rule: &str) -> FiredFault {
+    FiredFault {
+        what: slot::hit::FiredFault { did, process: 2, count: 7, ..Default::default() },
+        fault_name: rule.into(),
+    }
 }
 
-fn rule(name: &str, text: &str, matched: u64, fired: u64) -> FaultRule {
-    FaultRule { name: name.into(), text: text.into(), matched, fired, processes: 2 }
+fn rule(name: &str, text: &str, matched: u64, fired: u64) -> FaultCounts {
+    FaultCounts { name: name.into(), text: text.into(), matched, fired, processes: 2 }
 }
 
-fn file(rules: Vec<FaultRule>, damaged: Vec<u64>) -> FaultFile {
+fn file(rules: Vec<FaultCounts>, damaged: Vec<u64>) -> FaultFile {
     FaultFile {
         path: "faults".into(),
         boot_id: [7; 16],
@@ -47,12 +50,12 @@ fn hits_belong_to_their_call() {
     writer.call(stream, &call(30, 3)).unwrap();
     let calls = all_calls(writer.into_bytes());
     assert_eq!(calls[0].details.hits, failed.details.hits);
-    assert_eq!(calls[0].injected_by(), Some("inject/2"));
-    assert_eq!(calls[0].details.hits[1].words().collect::<Vec<_>>(), ["error", "not-called"]);
-    assert!(calls[0].stopped_by().is_none());
+    assert_eq!(calls[0].injecting_fault(), Some("inject/2"));
+    assert_eq!(calls[0].details.hits[1].effect_words().collect::<Vec<_>>(), ["error", "not-called"]);
+    assert!(calls[0].stopping_fault().is_none());
     assert_eq!(calls[1].details.hits, hangs.details.hits, "what has no name or is too short says nothing");
-    assert_eq!(calls[1].stopped_by(), Some(&hangs.details.hits[0]));
-    assert_eq!(calls[1].injected_by(), None);
+    assert_eq!(calls[1].stopping_fault(), Some(&hangs.details.hits[0]));
+    assert_eq!(calls[1].injecting_fault(), None);
     assert_eq!(*calls[2].details, Details::default());
 }
 
@@ -75,37 +78,37 @@ fn late_end_of_a_hung_call_replaces_its_first_end() {
     let calls = all_calls(writer.into_bytes());
     let wanted = [hit(did::DELAY_AFTER, "inject/late"), hit(did::HANG | did::ERROR, "inject/gate")];
     assert_eq!(calls[0].details.hits, wanted);
-    assert_eq!(calls[0].injected_by(), Some("inject/gate"));
+    assert_eq!(calls[0].injecting_fault(), Some("inject/gate"));
     assert_eq!(calls[1].details.hits, twice.details.hits);
 }
 
 #[test]
 fn driver_results_of_injected_calls_are_known() {
-    assert!(hit(did::ERROR, "a/1").is_done_all_the_same());
+    assert!(hit(did::ERROR, "a/1").is_completed_anyway());
     for other in [did::DELAY, did::ERROR | did::NOT_CALLED, did::ERROR | did::UNDONE, did::ERROR | did::DRY] {
-        assert!(!hit(other, "a/1").is_done_all_the_same(), "{other}");
+        assert!(!hit(other, "a/1").is_completed_anyway(), "{other}");
     }
     let mut failed = hit(did::ERROR, "a/1");
     failed.what.driver_result = 1;
-    assert!(!failed.is_done_all_the_same());
+    assert!(!failed.is_completed_anyway());
 }
 
 #[test]
 fn files_of_all_hosts_and_plans_are_read_and_are_no_record_by_themselves() {
     let folder = tempfile::tempdir().unwrap();
     let rules = [rule("inject/1", "cuMemFree*:error=999", 5, 2), rule("inject/2", "@ipc:delay=1ms", 0, 0)];
-    let path = writer::faults(folder.path(), ([1; 16], 0xab), &rules, 2, &[77]).unwrap();
+    let path = writer::write_fault_counts(folder.path(), ([1; 16], 0xab), &rules, 2, &[77]).unwrap();
     assert_eq!(path.file_name().unwrap(), "faults-01010101-000000ab");
     assert!(Job::open(folder.path()).is_err(), "it is no recording");
     assert_eq!(FaultFile::all_in(folder.path()).len(), 1);
-    writer::job(folder.path()).unwrap();
+    writer::write_job_file(folder.path()).unwrap();
     Writer::create(folder.path(), About::default()).unwrap().finish().unwrap();
     // Another plan of that host, and the first plan of another host, which has its own directory.
-    writer::faults(folder.path(), ([1; 16], 0xac), &[rule("mine/1", "cuMemFree*:error=999", 1, 1)], 1, &[])
+    writer::write_fault_counts(folder.path(), ([1; 16], 0xac), &[rule("mine/1", "cuMemFree*:error=999", 1, 1)], 1, &[])
         .unwrap();
     let inner = folder.path().join("other");
     std::fs::create_dir(&inner).unwrap();
-    writer::faults(&inner, ([2; 16], 0xab), &rules, 3, &[78]).unwrap();
+    writer::write_fault_counts(&inner, ([2; 16], 0xab), &rules, 3, &[78]).unwrap();
     // Other files that may be in the directory.
     std::fs::write(folder.path().join(format!("{}gate", spec::RELEASE)), b"").unwrap();
     std::fs::create_dir(folder.path().join("vllm-cache")).unwrap();
@@ -114,22 +117,17 @@ fn files_of_all_hosts_and_plans_are_read_and_are_no_record_by_themselves() {
     let job = Job::open(folder.path()).unwrap();
     assert!(job.problems.is_empty(), "{:?}", job.problems);
     assert_eq!(job.faults.len(), 3);
-    let found = job.fault_rules();
-    let rows: Vec<_> = found
-        .iter()
-        .map(|rule| (rule.plan(), &*rule.name, rule.matched, rule.fired, rule.processes))
-        .collect();
-    assert_eq!(
-        rows,
-        [("inject", "inject/1", 10, 4, 5), ("inject", "inject/2", 0, 0, 5), ("mine", "mine/1", 1, 1, 1)]
-    );
+    let found = job.merged_faults();
+    let rows: Vec<_> =
+        found.iter().map(|rule| (rule.plan_name(), &*rule.name, rule.matched, rule.fired, rule.processes)).collect();
+    assert_eq!(rows, [("inject", "inject/1", 10, 4, 5), ("inject", "inject/2", 0, 0, 5), ("mine", "mine/1", 1, 1, 1)]);
     assert_eq!(job.faults.iter().flat_map(|file| &file.damaged).collect::<Vec<_>>(), [&77, &78]);
 }
 
 #[test]
 fn problems_of_files_are_described() {
     let good = file(vec![rule("a/1", "cuInit:error=1", 1, 1), rule("a/2", "cuInit:delay=1s", 1, 1)], vec![5]);
-    let bytes = good.bytes();
+    let bytes = good.to_bytes();
     let changed = |at: usize, byte: u8| {
         let mut bytes = bytes.clone();
         bytes[at] = byte;
@@ -162,7 +160,7 @@ proptest! {
     ) {
         let rules = rules.iter().map(|(name, text, matched, fired)| rule(name, text, *matched, *fired)).collect();
         let file = file(rules, damaged);
-        prop_assert_eq!(FaultFile::from_bytes("faults", file.bytes()), Ok(file));
+        prop_assert_eq!(FaultFile::from_bytes("faults", file.to_bytes()), Ok(file));
     }
 
     #[test]
@@ -172,14 +170,14 @@ proptest! {
         length in 0..6000usize,
     ) {
         let rules = (0..30).map(|i| rule(&format!("a/{i}"), "cuMemFree*:error=any", i, i)).collect();
-        let mut bytes = file(rules, vec![1, 2, 3]).bytes();
+        let mut bytes = file(rules, vec![1, 2, 3]).to_bytes();
         let size = bytes.len();
         changes.iter().for_each(|(at, byte)| bytes[usize::from(*at) % size] = *byte);
         heads.iter().for_each(|(at, byte)| bytes[*at] = *byte);
         bytes.truncate(length);
         if let Ok(file) = FaultFile::from_bytes("faults", bytes.clone()) {
             prop_assert!(file.rules.len() <= bytes.len() && file.damaged.len() <= spec::DAMAGED_COUNT);
-            let _ = faults::merged(&[file.clone(), file]);
+            let _ = faults::merge_faults(&[file.clone(), file]);
         }
     }
 

@@ -1,18 +1,18 @@
 //! Findings belong to their calls, and objects to their findings.
 
 use super::{all_calls, call, one_stream};
-use cupeer_record::{Details, Finding, Object, writer};
+use cupeer_record::{Details, Finding, FindingObject, writer};
 use cupeer_spec::record;
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, detail, finding::Confidence};
 
-fn object(address: u64) -> Object {
-    let mut what = slot::finding::Object { role: slot::finding::role::EXPORT, address, ..Default::default() };
+fn object(address: u64) -> FindingObject {
+    let mut what = slot::finding::FindingObject { role: slot::finding::role::EXPORT, address, ..Default::default() };
     what.library[..7].copy_from_slice(b"libx.so");
-    Object { what, frames: vec![address, 2] }
+    FindingObject { what, frames: vec![address, 2] }
 }
 
-fn finding(message: &str, objects: Vec<Object>) -> Finding {
+fn finding(message: &str, objects: Vec<FindingObject>) -> Finding {
     Finding {
         confidence: Confidence::Inferred,
         severity: Severity::Warning,
@@ -29,7 +29,7 @@ fn read_back(details: &[&[(u8, Vec<u8>)]]) -> Vec<Finding> {
     let (mut writer, stream) = one_stream();
     let number = writer.call(stream, &call(10, 1)).unwrap();
     for list in details {
-        let items: Vec<u8> = list.iter().flat_map(|(tag, body)| writer::item(*tag, 0, body)).collect();
+        let items: Vec<u8> = list.iter().flat_map(|(tag, body)| writer::item_bytes(*tag, 0, body)).collect();
         writer.items(stream, slot::DETAIL, number, &items).unwrap();
     }
     writer.call(stream, &call(20, 2)).unwrap();
@@ -45,18 +45,15 @@ fn finding_item(message: &str) -> (u8, Vec<u8>) {
 fn object_item(address: u64) -> (u8, Vec<u8>) {
     let object = object(address);
     let frames: Vec<u8> = object.frames.iter().flat_map(|frame| frame.to_le_bytes()).collect();
-    (detail::OBJECT, [record::bytes(&object.what), &frames].concat())
+    (detail::OBJECT, [record::plain_bytes(&object.what), &frames].concat())
 }
 
 #[test]
 fn objects_belong_to_the_finding_before_them_also_in_the_next_detail() {
-    let found = read_back(&[
-        &[finding_item("a"), object_item(1), finding_item("")],
-        &[object_item(2), object_item(3)],
-    ]);
+    let found = read_back(&[&[finding_item("a"), object_item(1), finding_item("")], &[object_item(2), object_item(3)]]);
     let expected = [finding("a", vec![object(1)]), finding("", vec![object(2), object(3)])];
     assert_eq!(found, expected);
-    assert_eq!(found[0].objects[0].library(), "libx.so");
+    assert_eq!(found[0].objects[0].library_name(), "libx.so");
 }
 
 #[test]
@@ -74,8 +71,7 @@ fn writer_follows_the_format() {
 fn objects_of_nothing_and_broken_findings_say_nothing() {
     assert!(read_back(&[&[object_item(1)]]).is_empty());
     let broken = (detail::FINDING, vec![0, 77, 0, 0, b'a', 0, b'b']);
-    let found =
-        read_back(&[&[finding_item("a"), broken.clone(), object_item(1), (detail::OBJECT, vec![1; 127])]]);
+    let found = read_back(&[&[finding_item("a"), broken.clone(), object_item(1), (detail::OBJECT, vec![1; 127])]]);
     assert_eq!(found, [finding("a", Vec::new())], "the object is of a finding that cannot be read");
     let no_text = (detail::FINDING, vec![0, 0, 0, 0, 0xff, 0xfe]);
     assert!(read_back(&[&[no_text, object_item(1)]]).is_empty());

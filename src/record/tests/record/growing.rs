@@ -3,7 +3,7 @@
 use super::{call, which};
 use cupeer_record::writer::{About, Writer};
 use cupeer_record::{Event, Process};
-use cupeer_spec::record::{BLOCK, META_START, first_in_ring};
+use cupeer_spec::record::{BLOCK, META_START, first_ring_number};
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -50,7 +50,7 @@ fn read_while_written(about: About, check: impl Fn(&[Vec<u64>], u64)) {
             let mut of = [Vec::new(), Vec::new()];
             for event in process.events().unwrap() {
                 let Event::Call(call) = event else { panic!("{event:?}") };
-                let first = if about.ring.is_some() { first_in_ring(call.stream) } else { 0 };
+                let first = if about.ring.is_some() { first_ring_number(call.stream) } else { 0 };
                 assert_eq!(which(&call) + first, call.seq);
                 of[call.stream as usize].push(which(&call));
             }

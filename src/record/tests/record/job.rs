@@ -3,8 +3,8 @@
 use super::{call, read};
 use cupeer_record::writer::{self, About, Writer};
 use cupeer_record::{Device, Error, Job, Library, LiveTable, Process, host};
-use cupeer_spec::record::end::End;
-use cupeer_spec::record::{BLOCK, Header, Moment, clock, live};
+use cupeer_spec::record::end::RecordedEnd;
+use cupeer_spec::record::{BLOCK, ClockMoment, Header, clock, live};
 use std::fs;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
@@ -27,14 +27,14 @@ fn texts(job: &Job) -> Vec<String> {
 #[test]
 fn records_of_several_hosts_are_read_together() {
     let dir = tempfile::tempdir().unwrap();
-    writer::job(dir.path()).unwrap();
+    writer::write_job_file(dir.path()).unwrap();
     record(dir.path(), About::default());
     for host in *b"ab" {
         let inner = dir.path().join(format!("host-{}", host as char));
         fs::create_dir(&inner).unwrap();
-        writer::job(&inner).unwrap();
+        writer::write_job_file(&inner).unwrap();
         record(&inner, About { boot_id: [host; 16], ..About::default() });
-        writer::live_table(&inner, [host; 16], &[], 3).unwrap();
+        writer::write_live_table(&inner, [host; 16], &[], 3).unwrap();
     }
     let job = Job::open(dir.path()).unwrap();
     assert_eq!(texts(&job), [""; 0]);
@@ -52,11 +52,8 @@ fn without_a_record_there_is_no_job() {
     fs::write(dir.path().join("job"), "a file of somebody else").unwrap();
     fs::create_dir(dir.path().join("a.cupeer")).unwrap();
     let error = Job::open(dir.path()).unwrap_err();
-    assert!(
-        matches!(error, Error::NoRecord(_)) && error.to_string().ends_with("holds no recording"),
-        "{error}"
-    );
-    writer::job(dir.path()).unwrap();
+    assert!(matches!(error, Error::NoRecord(_)) && error.to_string().ends_with("holds no recording"), "{error}");
+    writer::write_job_file(dir.path()).unwrap();
     assert!(Job::open(dir.path()).unwrap().processes.is_empty());
 }
 
@@ -138,9 +135,7 @@ fn process_facts_are_read() {
     writer.text("host", "node1").unwrap();
     writer.argument("python3").unwrap();
     writer.argument("").unwrap();
-    for (name, value) in
-        [("RANK", "worker"), ("OMPI_COMM_WORLD_RANK", "4"), ("SLURM_PROCID", "5"), ("A", "b=c")]
-    {
+    for (name, value) in [("RANK", "worker"), ("OMPI_COMM_WORLD_RANK", "4"), ("SLURM_PROCID", "5"), ("A", "b=c")] {
         writer.variable(name, value).unwrap();
     }
     let library = |start, since, path: &str| Library {
@@ -165,10 +160,7 @@ fn process_facts_are_read() {
     }
 
     let process = read(writer.into_bytes());
-    assert_eq!(
-        (process.host(), process.program(), process.text("driver")),
-        ("node1", "/usr/bin/python3", None)
-    );
+    assert_eq!((process.host(), process.program(), process.text("driver")), ("node1", "/usr/bin/python3", None));
     assert_eq!(process.rank(), Some(4));
     assert_eq!(process.variable("A"), Some("b=c"));
     assert_eq!(process.arguments, ["python3", "", "x"]);
@@ -177,7 +169,7 @@ fn process_facts_are_read() {
     assert_eq!([at(0x1fff, 9), at(0x1fff, 10), at(0x1fff, 99)], [Some("a"), Some("b"), Some("b")]);
     assert_eq!([at(0x1000, 1), at(0x3000, 1), at(0x2000, 50)], [Some("a"), Some("c"), None]);
     assert_eq!((process.device(1), process.device(0)), (Some(&device), None));
-    assert_eq!(process.escaped, [("dlmopen".to_string(), "/lib/x.so".to_string())]);
+    assert_eq!(process.bypassing_libraries, [("dlmopen".to_string(), "/lib/x.so".to_string())]);
 }
 
 #[test]
@@ -185,21 +177,18 @@ fn processes_of_one_boot_share_a_clock() {
     let dir = tempfile::tempdir().unwrap();
     let tsc = About { clock: clock::COUNTER, speed: 0.4, ..About::default() };
     record(dir.path(), tsc.clone());
-    let later = tsc.moment(1 << 45);
+    let later = tsc.moment_at(1 << 45);
     record(dir.path(), About { pid: 2000, first: later, ..tsc.clone() });
     record(dir.path(), About { pid: 3000, clock: clock::MONOTONIC, ..About::default() });
-    let away = Moment { ticks: 1 << 50, monotonic: 7, realtime: 8 };
+    let away = ClockMoment { ticks: 1 << 50, monotonic: 7, realtime: 8 };
     record(dir.path(), About { boot_id: [1; 16], first: away, ..tsc.clone() });
     let job = Job::open(dir.path()).unwrap();
-    let of = |pid| {
-        job.processes
-            .iter()
-            .find(|process| process.header.pid == pid && process.header.boot_id == tsc.boot_id)
-    };
+    let of =
+        |pid| job.processes.iter().find(|process| process.header.pid == pid && process.header.boot_id == tsc.boot_id);
     let clocks = [1000, 2000, 3000].map(|pid| job.clock(of(pid).unwrap()));
     assert_eq!(clocks[0], clocks[1]);
     assert!((clocks[0].speed - 0.4).abs() < 1e-9 && clocks[2].speed == 1.0, "{clocks:?}");
-    for moment in [tsc.moment(0), later, tsc.moment(1 << 50)] {
+    for moment in [tsc.moment_at(0), later, tsc.moment_at(1 << 50)] {
         assert!(clocks[0].monotonic(moment.ticks).abs_diff(moment.monotonic) <= 1 << 10);
         assert!(clocks[0].realtime(moment.ticks).abs_diff(moment.realtime) <= 1 << 10);
     }
@@ -226,7 +215,7 @@ fn running_processes_are_known_on_their_host() {
     record(dir.path(), me.clone());
     record(dir.path(), About { image: 1, ..me });
     let job = Job::open(dir.path()).unwrap();
-    assert_eq!(job.alive(), [Some(false), Some(true)]);
+    assert_eq!(job.are_alive(), [Some(false), Some(true)]);
 }
 
 #[test]
@@ -236,8 +225,8 @@ fn an_end_that_was_written_after_the_record_was_opened_is_seen() {
     let process = Process::open(&path).unwrap();
     let before = process.end();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    let end = End::Returned(3);
-    file.write_all_at(&end.word().to_le_bytes(), offset_of!(Header, end) as u64).unwrap();
+    let end = RecordedEnd::Returned(3);
+    file.write_all_at(&end.to_word().to_le_bytes(), offset_of!(Header, end) as u64).unwrap();
     assert_ne!(before, end);
     assert_eq!(process.end(), end);
 }
@@ -255,19 +244,19 @@ fn a_table_says_what_is_open() {
     let dir = tempfile::tempdir().unwrap();
     for count in [0, 1, live::FIRST as u64, live::FIRST as u64 + 1, 5000] {
         let entries: Vec<_> = (0..count).map(entry).collect();
-        let path = writer::live_table(dir.path(), [3; 16], &entries, 7).unwrap();
+        let path = writer::write_live_table(dir.path(), [3; 16], &entries, 7).unwrap();
         let table = LiveTable::open(&path).unwrap();
         assert_eq!((table.boot_id, table.refused, table.problem.clone()), ([3; 16], 7, None));
         assert!(table.entries.iter().map(|entry| entry.key).eq(0..count));
         let mut bytes = fs::read(&path).unwrap();
         if count > 1 {
             // This entry is being given up.
-            bytes[live::entry_place(0, 1)] = live::state::CLAIMED as u8;
+            bytes[live::entry_offset(0, 1)] = live::state::CLAIMED as u8;
             let table = LiveTable::from_bytes("live", bytes.clone()).unwrap();
             assert_eq!(table.entries.len() as u64, count - 1);
         }
         // Cut off, and with segments that are not there.
-        bytes.truncate(live::entry_place(0, 1) + 100);
+        bytes.truncate(live::entry_offset(0, 1) + 100);
         bytes[32] = 200;
         let table = LiveTable::from_bytes("live", bytes).unwrap();
         assert!(table.problem.is_some() && table.entries.len() as u64 == count.min(1));
@@ -277,7 +266,7 @@ fn a_table_says_what_is_open() {
 #[test]
 fn the_header_of_a_table_is_looked_at() {
     let dir = tempfile::tempdir().unwrap();
-    let good = fs::read(writer::live_table(dir.path(), [3; 16], &[], 0).unwrap()).unwrap();
+    let good = fs::read(writer::write_live_table(dir.path(), [3; 16], &[], 0).unwrap()).unwrap();
     let error = |at: usize, byte: u8| {
         let mut bytes = good.clone();
         bytes[at] = byte;

@@ -24,7 +24,7 @@ fn call(start: u64, which: u64) -> Call {
 
 /// Returns the number of the call.
 fn which(call: &Call) -> u64 {
-    let bytes = call.argument_called("ctx").expect("the argument is there");
+    let bytes = call.argument_by_name("ctx").expect("the argument is there");
     u64::from_le_bytes(bytes.try_into().expect("it has 8 bytes"))
 }
 

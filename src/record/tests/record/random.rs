@@ -2,7 +2,9 @@
 
 use super::{call, read, which};
 use cupeer_record::writer::{About, Writer};
-use cupeer_record::{Call, Content, Details, Event, Finding, Hit, MemoryLeft, Object, Outcome};
+use cupeer_record::{
+    Call, CopyContent, Details, DeviceMemoryState, Event, Finding, FindingObject, FiredFault, Outcome,
+};
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, finding::Confidence};
 use proptest::prelude::*;
@@ -67,8 +69,8 @@ fn details() -> impl Strategy<Value = Details> {
                 current: contexts,
                 nodes: message.clone().unwrap_or_default(),
                 ranges: memory.into_iter().collect(),
-                content: content.map(|(hash, device, is_constant)| Content { hash, device, is_constant }),
-                left: left.map(|(device, [free, total, counted_bytes, counted])| MemoryLeft {
+                content: content.map(|(hash, device, is_constant)| CopyContent { hash, device, is_constant }),
+                device_memory: left.map(|(device, [free, total, counted_bytes, counted])| DeviceMemoryState {
                     device,
                     free,
                     total,
@@ -78,38 +80,37 @@ fn details() -> impl Strategy<Value = Details> {
                 message,
                 findings,
                 hits,
-                run: None,
+                repeats: None,
                 stack_of: None,
             },
         )
 }
 
-fn line() -> impl Strategy<Value = slot::Line> {
-    (any::<u32>(), 0..1u32 << 24, any::<u8>()).prop_map(|(function, line, frame)| slot::Line {
+fn line() -> impl Strategy<Value = slot::PythonLine> {
+    (any::<u32>(), 0..1u32 << 24, any::<u8>()).prop_map(|(function, line, frame)| slot::PythonLine {
         function,
         line,
         frame,
     })
 }
 
-fn hit() -> impl Strategy<Value = Hit> {
+fn hit() -> impl Strategy<Value = FiredFault> {
     let what = (any::<[u16; 2]>(), any::<i32>(), any::<[u64; 3]>());
-    (what, "[a-z]{1,9}/[a-z0-9-]{1,20}").prop_map(
-        |(([did, process], driver_result, [count, stack, waited]), rule)| Hit {
-            what: slot::hit::Hit { did, process, driver_result, count, stack, waited },
-            rule,
-        },
-    )
+    (what, "[a-z]{1,9}/[a-z0-9-]{1,20}").prop_map(|(([did, process], driver_result, [count, stack, waited]), rule)| {
+        FiredFault {
+            what: slot::hit::FiredFault { did, process, driver_result, count, stack, waited },
+            fault_name: rule,
+        }
+    })
 }
 
 fn finding() -> impl Strategy<Value = Finding> {
     let severity = (0..Severity::ALL.len()).prop_map(|i| Severity::ALL[i]);
-    let confidence =
-        prop_oneof![Just(Confidence::Certain), Just(Confidence::Stale), Just(Confidence::Inferred)];
+    let confidence = prop_oneof![Just(Confidence::Certain), Just(Confidence::Stale), Just(Confidence::Inferred)];
     let object = (1..7u32, any::<[u64; 3]>(), proptest::collection::vec(any::<u64>(), 0..12)).prop_map(
         |(role, [address, fingerprint, monotonic], frames)| {
-            let what = slot::finding::Object { role, address, fingerprint, monotonic, ..Default::default() };
-            Object { what, frames }
+            let what = slot::finding::FindingObject { role, address, fingerprint, monotonic, ..Default::default() };
+            FindingObject { what, frames }
         },
     );
     let texts = ("[a-z-]{1,32}", "[^\0]{0,80}", "[^\0]{0,80}");
@@ -214,10 +215,10 @@ fn write(writer: &mut Writer, streams: u32, ops: &[(u32, Op)]) -> Expected {
             }
             Op::Thread(new) => {
                 *tid = u32::from(*new);
-                writer.thread(stream, time, *tid).unwrap();
+                writer.add_thread_change(stream, time, *tid).unwrap();
             }
             Op::Skip => writer.skip(stream).unwrap(),
-            Op::Empty => writer.empty(stream).unwrap(),
+            Op::Empty => writer.flush_window(stream).unwrap(),
         }
     }
     expected
@@ -239,7 +240,7 @@ fn read_back(bytes: Vec<u8>) -> Expected {
             Event::Use(_) => panic!("{event:?}"),
             Event::Mark { tid, time, text } => back.marks.push((tid, time, text)),
             Event::LateEnd { stream, seq, .. } => {
-                assert!(calls.get_mut(&(stream, seq)).expect("its call comes first").finish(&event));
+                assert!(calls.get_mut(&(stream, seq)).expect("its call comes first").apply_late_end(&event));
             }
         }
     }

@@ -4,8 +4,8 @@ use super::{calls, events, one_stream, read};
 use cupeer_record::writer::{self, Writer};
 use cupeer_record::{Call, Details, Event, Follower, Outcome};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::{self, Run, Slot};
-use cupeer_spec::record::{bytes, read as read_bytes};
+use cupeer_spec::record::slot::{self, RepeatedCalls, Slot};
+use cupeer_spec::record::{plain_bytes, read_plain as read_bytes};
 use proptest::prelude::*;
 
 const RESULT: i32 = 1;
@@ -17,8 +17,8 @@ fn failure(start: u64) -> Call {
 }
 
 /// The slot of a run as a slot of any kind.
-fn slot_of(run: &Run) -> Slot {
-    let mut all = [0; size_of::<Run>()];
+fn slot_of(run: &RepeatedCalls) -> Slot {
+    let mut all = [0; size_of::<RepeatedCalls>()];
     let words = [run.word, run.call, run.end, run.caller, run.calls, run.total, run.since];
     for (place, word) in all.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
@@ -30,10 +30,10 @@ fn slot_of(run: &Run) -> Slot {
 
 /// Adds a run after a call, with the number of its calls, and whether another one is in flight.
 fn run(writer: &mut Writer, stream: u32, call: u64, example: &Call, counts: u64, flies: bool) -> u64 {
-    let word = slot::word(slot::RUN, 1, example.number, 0);
+    let word = slot::slot_word(slot::RUN, 1, example.number, 0);
     let (calls, result) = (counts << 1 | u64::from(flies), RESULT);
     let end = example.end + 20 * counts;
-    let run = Run {
+    let run = RepeatedCalls {
         word,
         call,
         end,
@@ -56,11 +56,11 @@ fn a_run_counts_with_its_example_and_one_in_flight_is_a_call() {
     writer.call(stream, &failure(30_000)).unwrap();
     let all = events(writer.into_bytes());
     let [first, pending, last] = calls(&all)[..] else { panic!("{all:?}") };
-    assert_eq!((first.times(), first.last_end()), (1001, 110 + 20_000));
-    let known = first.details.run.expect("a run");
+    assert_eq!((first.call_count(), first.last_end()), (1001, 110 + 20_000));
+    let known = first.details.repeats.expect("a run");
     assert_eq!((known.calls, known.total, known.longest), (1000, 10_000, 12));
     assert_eq!((pending.outcome, pending.seq, pending.start), (Outcome::Pending, flying, 20_115));
-    assert_eq!((last.times(), last.start), (1, 30_000));
+    assert_eq!((last.call_count(), last.start), (1, 30_000));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn the_end_of_one_in_flight_finds_it_wherever_it_stands() {
     let example = failure(100);
     let number = writer.call(stream, &example).unwrap();
     let flying = run(&mut writer, stream, number, &example, 3, true);
-    let word = slot::word(slot::LATE_END, 1, example.number, 0);
+    let word = slot::slot_word(slot::LATE_END, 1, example.number, 0);
     let late = Slot { word, start: flying, end: 900, caller: 0, args: example.slot.args, result: 7 };
     writer.slot(stream, late).unwrap();
     let all = events(writer.into_bytes());
@@ -83,8 +83,8 @@ fn a_run_without_its_example_still_counts() {
     run(&mut writer, stream, 77, &failure(100), 50, false);
     let all = events(writer.into_bytes());
     let [one] = calls(&all)[..] else { panic!("{all:?}") };
-    assert_eq!((one.times(), one.outcome, one.caller), (50, Outcome::Returned(RESULT), 0x1234));
-    assert_eq!(one.argument_called("dptr"), None);
+    assert_eq!((one.call_count(), one.outcome, one.caller), (50, Outcome::Returned(RESULT), 0x1234));
+    assert_eq!(one.argument_by_name("dptr"), None);
 }
 
 #[test]
@@ -133,15 +133,15 @@ proptest! {
             let number = writer.call(stream, &example).unwrap();
             let [call, end, caller, calls, total, since, rest] = *words;
             let (call, caller) = if is_like { (number, example.caller) } else { (call, caller & ((1 << 48) - 1)) };
-            let word = slot::word(slot::RUN, 1, example.number, 0);
+            let word = slot::slot_word(slot::RUN, 1, example.number, 0);
             let (longest, result) = (rest as u32, if is_like { RESULT } else { (rest >> 32) as i32 });
-            writer.slot(stream, slot_of(&Run { word, call, end, caller, calls, total, since, longest, result })).unwrap();
+            writer.slot(stream, slot_of(&RepeatedCalls { word, call, end, caller, calls, total, since, longest, result })).unwrap();
         }
         let all = events(writer.into_bytes());
         for event in &all {
             let Event::Call(call) = event else { continue };
-            prop_assert!(call.times() <= 1 + Run::MOST && call.last_end() >= call.start);
-            if let Some(run) = call.details.run {
+            prop_assert!(call.call_count() <= 1 + RepeatedCalls::MOST && call.last_end() >= call.start);
+            if let Some(run) = call.details.repeats {
                 prop_assert!(run.longest <= run.total && run.total <= run.end - call.start);
             }
         }
@@ -151,9 +151,9 @@ proptest! {
 #[test]
 fn a_run_is_as_large_as_its_slot_says() {
     let run =
-        Run { word: 1, call: 2, end: 3, caller: 4, calls: 5, total: 6, since: 7, longest: 8, result: 9 };
-    assert_eq!(Run::of(&slot_of(&run)), run);
-    assert_eq!(bytes(&slot_of(&run)).len(), 64);
+        RepeatedCalls { word: 1, call: 2, end: 3, caller: 4, calls: 5, total: 6, since: 7, longest: 8, result: 9 };
+    assert_eq!(RepeatedCalls::from_slot(&slot_of(&run)), run);
+    assert_eq!(plain_bytes(&slot_of(&run)).len(), 64);
 }
 
 #[test]
@@ -174,5 +174,5 @@ fn queries_and_failures_that_repeat_bring_nothing_new() {
     let process = read(writer.into_bytes());
     let mut follower = Follower::new(&process).unwrap();
     follower.look(8).unwrap();
-    assert_eq!((follower.counts().calls, follower.fruitful()), (46, 8));
+    assert_eq!((follower.counts().calls, follower.productive_calls()), (46, 8));
 }

@@ -21,9 +21,7 @@ fn the_last_blocks_are_there_in_order() {
         // Six full blocks, and the one that is written to.
         let last = (count - 1) / SLOTS;
         let first = last.saturating_sub(6) * SLOTS;
-        assert!(
-            calls.iter().map(|call| (which(call), call.seq)).eq((first..count).map(|i| (i as u64, i as u64)))
-        );
+        assert!(calls.iter().map(|call| (which(call), call.seq)).eq((first..count).map(|i| (i as u64, i as u64))));
     }
 }
 

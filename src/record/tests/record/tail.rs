@@ -105,8 +105,7 @@ impl Run {
             }
             Op::Failed(of, bytes) => {
                 let mut call = self.call(1);
-                call.details =
-                    Details { message: Some(vec![b'x'; (*bytes).into()]), ..Details::default() }.into();
+                call.details = Details { message: Some(vec![b'x'; (*bytes).into()]), ..Details::default() }.into();
                 self.writer.call(stream(of), &call).unwrap();
             }
             Op::Begin(of) => {
@@ -119,9 +118,9 @@ impl Run {
                 let call = Call { outcome: Outcome::Returned(*result), end: self.time, ..call };
                 self.writer.end(stream, number, &call).unwrap();
             }
-            Op::Thread(of, tid) => self.writer.thread(stream(of), self.time, (*tid).into()).unwrap(),
+            Op::Thread(of, tid) => self.writer.add_thread_change(stream(of), self.time, (*tid).into()).unwrap(),
             Op::Skip(of) => self.writer.skip(stream(of)).unwrap(),
-            Op::Empty(of) => self.writer.empty(stream(of)).unwrap(),
+            Op::Empty(of) => self.writer.flush_window(stream(of)).unwrap(),
             Op::End(..) | Op::Look(_) => {}
         }
     }
@@ -145,14 +144,14 @@ proptest! {
                 follower.look((*most).into()).unwrap();
                 if follower.is_complete() {
                     prop_assert_eq!(seen(&follower), read(&path));
-                    prop_assert_eq!(follower.recent().calls, follower.counts().calls - old.calls);
+                    prop_assert_eq!(follower.recent_counts().calls, follower.counts().calls - old.calls);
                 }
             }
         }
         follower.look(usize::MAX).unwrap();
         prop_assert!(follower.is_complete());
         prop_assert_eq!(seen(&follower), read(&path));
-        prop_assert_eq!(follower.recent().calls, follower.counts().calls - old.calls);
+        prop_assert_eq!(follower.recent_counts().calls, follower.counts().calls - old.calls);
     }
 }
 
@@ -166,17 +165,17 @@ fn overwritten_ring_slots_are_counted() {
     follower.look(0).unwrap();
     assert!(follower.is_complete());
     for (count, is_complete) in [(100, true), (3 * SLOTS, true), (40 * SLOTS, false), (5, false)] {
-        let had = follower.recent().calls;
+        let had = follower.recent_counts().calls;
         (0..count).for_each(|_| run.play(&Op::Calls(0, 1)));
         follower.look(0).unwrap();
-        let counts = (follower.recent().calls - had, follower.is_complete());
+        let counts = (follower.recent_counts().calls - had, follower.is_complete());
         assert_eq!(counts, (count as u64, is_complete));
     }
     // A follower that starts later knows that calls are missing.
     let mut late = Follower::new(&Process::open(&path).unwrap()).unwrap();
     late.look(usize::MAX).unwrap();
     assert!(!late.is_complete() && late.counts().calls < follower.counts().calls);
-    assert_eq!(late.recent(), Counts::default());
+    assert_eq!(late.recent_counts(), Counts::default());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::super::answer::{Answer, fail};
 use cupeer_spec::abi::{CUmemLocation, CUmemLocationType};
 use cupeer_spec::results::Result as Code;
 
-/// `CU_MEM_RANGE_ATTRIBUTE_*`.
+/// Attributes of managed memory: values of `CU_MEM_RANGE_ATTRIBUTE_*`.
 const READ_MOSTLY: i32 = 1;
 const PREFERRED_LOCATION: i32 = 2;
 const ACCESSED_BY: i32 = 3;
@@ -24,7 +24,7 @@ const DEVICE: CUmemLocationType = CUmemLocationType(CUmemLocation::DEVICE);
 const HOST: CUmemLocationType = CUmemLocationType(2);
 
 /// Returns the location for an ordinal of a device, or for -1, which stands for the host.
-pub(crate) fn place_of(device: i32) -> CUmemLocation {
+pub(crate) fn location_of_device(device: i32) -> CUmemLocation {
     match device {
         CPU => CUmemLocation { kind: HOST, id: 0 },
         id => CUmemLocation { kind: DEVICE, id },
@@ -32,7 +32,7 @@ pub(crate) fn place_of(device: i32) -> CUmemLocation {
 }
 
 /// Returns the ordinal of the device of a location; -1 for the host.
-pub(crate) fn device_of(place: CUmemLocation) -> i32 {
+pub(crate) fn device_of_location(place: CUmemLocation) -> i32 {
     if place.kind == DEVICE { place.id } else { CPU }
 }
 
@@ -46,10 +46,10 @@ pub(crate) struct Advice {
 }
 
 impl Advice {
-    pub(crate) fn attribute(&self, attribute: i32, room: usize) -> Answer<Vec<i32>> {
+    pub(crate) fn attribute_values(&self, attribute: i32, room: usize) -> Answer<Vec<i32>> {
         let kind = |place: Option<CUmemLocation>| place.map_or(0, |place| place.kind.0);
         let id = |place: Option<CUmemLocation>| place.map_or(0, |place| place.id);
-        let device = |place: Option<CUmemLocation>| place.map_or(NOWHERE, device_of);
+        let device = |place: Option<CUmemLocation>| place.map_or(NOWHERE, device_of_location);
         let one = match attribute {
             READ_MOSTLY => self.read_mostly.into(),
             PREFERRED_LOCATION => device(self.preferred),

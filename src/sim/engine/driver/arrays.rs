@@ -1,14 +1,14 @@
 //! CUDA arrays: opaque memory with a shape, here row by row in a device's memory.
 
 use super::super::answer::Answer;
-use super::stores::Stored;
+use super::stores::StorePosition;
 use cupeer_spec::results::Result as Code;
 use std::collections::HashMap;
 
 /// `CUDA_ARRAY3D_DESCRIPTOR`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
-pub(crate) struct Descriptor {
+pub(crate) struct ArrayDescriptor {
     pub width: u64,
     pub height: u64,
     pub depth: u64,
@@ -17,10 +17,10 @@ pub(crate) struct Descriptor {
     pub flags: u32,
 }
 
-impl Descriptor {
+impl ArrayDescriptor {
     /// Returns the number of bytes of an element; `None` unless the format is `CU_AD_FORMAT_*` of integers or
     /// floating-point numbers.
-    fn element(&self) -> Option<u64> {
+    fn element_size(&self) -> Option<u64> {
         let channel = match self.format {
             1 | 8 => 1,
             2 | 9 | 0x10 => 2,
@@ -32,8 +32,8 @@ impl Descriptor {
 
     /// Returns the bytes per row, the rows per slice, and the number of slices; `None` if the format is
     /// unknown.
-    pub(crate) fn shape(&self) -> Option<(u64, u64, u64)> {
-        let row = self.width.checked_mul(self.element()?)?;
+    pub(crate) fn extents(&self) -> Option<(u64, u64, u64)> {
+        let row = self.width.checked_mul(self.element_size()?)?;
         Some((row, self.height.max(1), self.depth.max(1)))
     }
 }
@@ -41,8 +41,8 @@ impl Descriptor {
 /// An array.
 #[derive(Clone, Debug)]
 pub(crate) struct Array {
-    pub descriptor: Descriptor,
-    pub stored: Stored,
+    pub descriptor: ArrayDescriptor,
+    pub stored: StorePosition,
     /// Number of bytes of device memory that the array takes.
     pub(in crate::engine) taken: u64,
     pub(in crate::engine) context: u64,
@@ -65,7 +65,7 @@ impl Arrays {
     }
 
     /// `cuMipmappedArrayGetLevel`.
-    pub(crate) fn level(&self, handle: u64, level: u32) -> Answer<u64> {
+    pub(crate) fn level_handle(&self, handle: u64, level: u32) -> Answer<u64> {
         let levels = self.mipmapped.get(&handle).ok_or(Code::INVALID_HANDLE)?;
         levels.get(level as usize).copied().ok_or_else(|| Code::INVALID_VALUE.into())
     }

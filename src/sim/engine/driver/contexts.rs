@@ -31,7 +31,7 @@ const MAP_HOST: u32 = 8;
 pub(crate) struct Context {
     /// The ordinal of the device of the context.
     pub device: usize,
-    /// Flags from its creation.
+    /// Flags from the creation of the context.
     pub flags: u32,
     /// Number of the context, unique in the process.
     pub id: u64,
@@ -77,12 +77,12 @@ impl Context {
 
 /// State of a device's primary context.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Primary {
+pub(crate) struct PrimaryContext {
     /// Handle of the context; 0 until the context is first retained.
     pub handle: u64,
     /// Number of retains that were not released.
     pub retained: u32,
-    /// The flags for its next creation.
+    /// Flags for the next creation of the context.
     pub flags: u32,
 }
 
@@ -90,22 +90,22 @@ pub(crate) struct Primary {
 #[derive(Debug)]
 pub(crate) struct Contexts {
     pub(in crate::engine) map: HashMap<u64, Context>,
-    primaries: Vec<Primary>,
+    primaries: Vec<PrimaryContext>,
     next_id: u64,
 }
 
 impl Contexts {
     pub(crate) fn new(devices: usize) -> Contexts {
-        Contexts { map: HashMap::new(), primaries: vec![Primary::default(); devices], next_id: 1 }
+        Contexts { map: HashMap::new(), primaries: vec![PrimaryContext::default(); devices], next_id: 1 }
     }
 
     /// Returns the number of pairs of contexts with peer access.
-    pub(crate) fn peers(&self) -> usize {
+    pub(crate) fn count_peers(&self) -> usize {
         self.map.values().filter(|context| context.alive).map(|context| context.peers.len()).sum()
     }
 
     /// Returns the state of the primary context of a device.
-    pub(crate) fn primary(&mut self, device: usize) -> &mut Primary {
+    pub(crate) fn primary(&mut self, device: usize) -> &mut PrimaryContext {
         &mut self.primaries[device]
     }
 
@@ -122,8 +122,7 @@ impl Contexts {
     pub(crate) fn insert(&mut self, handle: u64, device: usize, flags: u32, primary: bool) {
         let id = self.next_id;
         self.next_id += 1;
-        let fresh =
-            Context { attached: 1, limits: LIMITS, shared_config: FOUR_BYTE_BANKS, ..Context::default() };
+        let fresh = Context { attached: 1, limits: LIMITS, shared_config: FOUR_BYTE_BANKS, ..Context::default() };
         self.map.insert(handle, Context { device, flags, id, primary, alive: true, ..fresh });
     }
 }

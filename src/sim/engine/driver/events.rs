@@ -36,23 +36,23 @@ pub(crate) struct Events(pub(in crate::engine) HashMap<u64, Event>);
 
 impl Events {
     /// Returns the number of imported events that were not destroyed.
-    pub(crate) fn imported(&self) -> usize {
+    pub(crate) fn count_imported(&self) -> usize {
         self.0.values().filter(|event| event.imported).count()
     }
 
     /// Returns the event of a handle.
     pub(crate) fn get(&self, handle: u64) -> Answer<&Event> {
-        check_null(handle)?;
+        check_event_not_null(handle)?;
         self.0.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
     }
 
     /// Returns the event of a handle, to change it.
     pub(crate) fn get_mut(&mut self, handle: u64) -> Answer<&mut Event> {
-        check_null(handle)?;
+        check_event_not_null(handle)?;
         self.0.get_mut(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
     }
 }
 
-pub(crate) fn check_null(handle: u64) -> Answer {
+pub(crate) fn check_event_not_null(handle: u64) -> Answer {
     if handle == 0 { refuse(Code::INVALID_HANDLE, "Event handle is NULL") } else { Ok(()) }
 }

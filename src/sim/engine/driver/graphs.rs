@@ -3,8 +3,8 @@
 //! launched.
 
 use super::super::answer::{Answer, fail, fail_if};
-use super::super::transfers::Role;
-use super::calls::Call;
+use super::super::transfers::AddressRole;
+use super::calls::ProgramCall;
 use super::streams::{LEGACY, Stream};
 use cupeer_spec::abi::{CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS, CUgraphNodeType};
 use cupeer_spec::results::Result as Code;
@@ -18,8 +18,8 @@ const INVALIDATED: i32 = 2;
 
 /// The source or the destination of a copy of one row.
 #[derive(Clone, Copy)]
-pub(crate) enum End {
-    At(u64, Role),
+pub(crate) enum RowEnd {
+    At(u64, AddressRole),
     /// Memory for the access of a context: the address, and the context.
     In(u64, u64),
     /// Memory of an array: the handle, and the offset in bytes.
@@ -29,16 +29,16 @@ pub(crate) enum End {
 /// Parameters of a copy or a memset, as the program passed them. Each launch looks up the memory again,
 /// because the program may free it before the launch.
 #[derive(Clone, Copy)]
-pub(crate) enum Parameters {
+pub(crate) enum TransferParameters {
     /// A copy of one row: the destination, the source, and the number of bytes.
-    Row(End, End, u64),
+    Row(RowEnd, RowEnd, u64),
     Copy(CUDA_MEMCPY3D_v2),
     Fill(CUDA_MEMSET_NODE_PARAMS),
 }
 
 /// A node for the launch of a kernel, with a copy of the parameters of the kernel.
 #[derive(Clone)]
-pub(crate) struct Kernel {
+pub(crate) struct KernelNode {
     pub function: u64,
     pub grid: [u32; 3],
     pub block: [u32; 3],
@@ -48,10 +48,10 @@ pub(crate) struct Kernel {
     places: Arc<Vec<usize>>,
 }
 
-impl Kernel {
-    pub(crate) fn new(function: u64, grid: [u32; 3], block: [u32; 3], values: Vec<Box<[u64]>>) -> Kernel {
+impl KernelNode {
+    pub(crate) fn new(function: u64, grid: [u32; 3], block: [u32; 3], values: Vec<Box<[u64]>>) -> KernelNode {
         let places = values.iter().map(|words| words.as_ptr() as usize).collect();
-        Kernel { function, grid, block, values: Arc::new(values), places: Arc::new(places) }
+        KernelNode { function, grid, block, values: Arc::new(values), places: Arc::new(places) }
     }
 
     /// Returns the first word of each parameter.
@@ -61,7 +61,7 @@ impl Kernel {
 
     /// Returns the address of the array of pointers to the parameters. The address is valid as long as the
     /// node exists.
-    pub(crate) fn parameters(&self) -> usize {
+    pub(crate) fn parameters_address(&self) -> usize {
         self.places.as_ptr() as usize
     }
 }
@@ -69,9 +69,9 @@ impl Kernel {
 /// A node of a graph.
 #[derive(Clone)]
 pub(crate) enum Node {
-    Transfer(Parameters),
-    Kernel(Kernel),
-    Call(Call),
+    Transfer(TransferParameters),
+    Kernel(KernelNode),
+    Call(ProgramCall),
     /// A child graph, by its handle.
     Graph(u64),
     /// An allocation while the graph runs: the address, and the number of bytes.
@@ -82,8 +82,8 @@ impl Node {
     /// Returns the type of the node in cuda.h.
     pub(crate) fn kind(&self) -> CUgraphNodeType {
         match self {
-            Node::Transfer(Parameters::Row(..) | Parameters::Copy(_)) => CUgraphNodeType::MEMCPY,
-            Node::Transfer(Parameters::Fill(_)) => CUgraphNodeType::MEMSET,
+            Node::Transfer(TransferParameters::Row(..) | TransferParameters::Copy(_)) => CUgraphNodeType::MEMCPY,
+            Node::Transfer(TransferParameters::Fill(_)) => CUgraphNodeType::MEMSET,
             Node::Kernel(_) => CUgraphNodeType::KERNEL,
             Node::Call(_) => CUgraphNodeType::HOST,
             Node::Graph(_) => CUgraphNodeType::GRAPH,
@@ -127,16 +127,15 @@ fn stream_key(stream: &Stream) -> (u64, u64) {
 impl Graphs {
     /// Returns the status and the number of the capture of a stream; `None` if the stream is not being
     /// captured.
-    pub(crate) fn of(&self, stream: &Stream) -> Option<(i32, u64)> {
+    pub(crate) fn capture_of(&self, stream: &Stream) -> Option<(i32, u64)> {
         let id = *self.streams.get(&stream_key(stream))?;
         Some((self.captures.get(&id)?.status, id))
     }
 
     /// Adds a node to the capture of a stream. Returns false if the stream is not being captured. Fails if
     /// the capture is invalid.
-    pub(crate) fn take(&mut self, stream: &Stream, node: impl FnOnce() -> Node) -> Answer<bool> {
-        let Some(capture) = self.streams.get(&stream_key(stream)).and_then(|id| self.captures.get_mut(id))
-        else {
+    pub(crate) fn add_to_capture(&mut self, stream: &Stream, node: impl FnOnce() -> Node) -> Answer<bool> {
+        let Some(capture) = self.streams.get(&stream_key(stream)).and_then(|id| self.captures.get_mut(id)) else {
             return Ok(false);
         };
         fail_if(capture.status == INVALIDATED, Code::STREAM_CAPTURE_INVALIDATED)?;
@@ -146,19 +145,19 @@ impl Graphs {
 
     /// Fails if a stream is being captured, and invalidates the capture. Calls that query a stream, or wait
     /// for it, use this check.
-    pub(crate) fn check_stream(&mut self, stream: &Stream) -> Answer {
+    pub(crate) fn check_stream_not_captured(&mut self, stream: &Stream) -> Answer {
         let id = self.streams.get(&stream_key(stream)).copied();
-        self.refuse_capture(id, Code::STREAM_CAPTURE_UNSUPPORTED)
+        self.invalidate_capture(id, Code::STREAM_CAPTURE_UNSUPPORTED)
     }
 
     /// Fails if an event was recorded in a capture, and invalidates the capture.
-    pub(crate) fn check_event(&mut self, event: u64) -> Answer {
+    pub(crate) fn check_event_not_captured(&mut self, event: u64) -> Answer {
         let id = self.events.get(&event).copied();
-        self.refuse_capture(id, Code::CAPTURED_EVENT)
+        self.invalidate_capture(id, Code::CAPTURED_EVENT)
     }
 
     /// Fails with a code if there is a capture, and invalidates the capture.
-    fn refuse_capture(&mut self, id: Option<u64>, code: Code) -> Answer {
+    fn invalidate_capture(&mut self, id: Option<u64>, code: Code) -> Answer {
         let Some(capture) = id.and_then(|id| self.captures.get_mut(&id)) else { return Ok(()) };
         capture.status = INVALIDATED;
         fail(code)
@@ -166,9 +165,9 @@ impl Graphs {
 
     /// Notes that an event was recorded in the capture of a stream. Returns false if the stream is not being
     /// captured.
-    pub(crate) fn record_event(&mut self, event: u64, stream: &Stream) -> bool {
+    pub(crate) fn note_event_in_capture(&mut self, event: u64, stream: &Stream) -> bool {
         self.events.remove(&event);
-        let Some((_, id)) = self.of(stream) else { return false };
+        let Some((_, id)) = self.capture_of(stream) else { return false };
         self.events.insert(event, id);
         true
     }
@@ -180,7 +179,7 @@ impl Graphs {
 
     /// Adds a stream to the capture in which an event was recorded. Returns false if the event was recorded
     /// in no capture.
-    pub(crate) fn join(&mut self, stream: &Stream, event: u64) -> bool {
+    pub(crate) fn join_capture(&mut self, stream: &Stream, event: u64) -> bool {
         let Some(id) = self.events.get(&event).copied().filter(|id| self.captures.contains_key(id)) else {
             return false;
         };
@@ -189,10 +188,10 @@ impl Graphs {
     }
 
     /// `cuStreamBeginCapture`.
-    pub(crate) fn begin(&mut self, stream: &Stream, mode: i32) -> Answer {
+    pub(crate) fn begin_capture(&mut self, stream: &Stream, mode: i32) -> Answer {
         fail_if(!(0..=2).contains(&mode), Code::INVALID_VALUE)?;
         fail_if(stream.id == LEGACY, Code::STREAM_CAPTURE_UNSUPPORTED)?;
-        fail_if(self.of(stream).is_some(), Code::ILLEGAL_STATE)?;
+        fail_if(self.capture_of(stream).is_some(), Code::ILLEGAL_STATE)?;
         self.last += 1;
         let capture = Capture { origin: stream_key(stream), status: ACTIVE, nodes: Vec::new() };
         self.captures.insert(self.last, capture);
@@ -201,8 +200,8 @@ impl Graphs {
     }
 
     /// `cuStreamEndCapture`: returns the nodes that were captured.
-    pub(crate) fn end(&mut self, stream: &Stream) -> Answer<Vec<Node>> {
-        let (status, id) = self.of(stream).ok_or(Code::ILLEGAL_STATE)?;
+    pub(crate) fn end_capture(&mut self, stream: &Stream) -> Answer<Vec<Node>> {
+        let (status, id) = self.capture_of(stream).ok_or(Code::ILLEGAL_STATE)?;
         fail_if(
             self.captures.get(&id).is_some_and(|capture| capture.origin != stream_key(stream)),
             Code::STREAM_CAPTURE_UNMATCHED,
@@ -232,17 +231,17 @@ impl Graphs {
     }
 
     /// Returns true if an address is in memory that a node of any graph allocates when the graph runs.
-    pub(crate) fn allocates(&self, address: u64) -> bool {
+    pub(crate) fn is_allocated_by_graph(&self, address: u64) -> bool {
         let is_in = |node: &Node| matches!(node, Node::Allocation(at, bytes) if (*at..*at + *bytes).contains(&address));
         self.nodes.values().any(is_in)
     }
 
     /// Returns the nodes of a graph with their handles. A child graph is replaced by its nodes.
-    pub(crate) fn all_of(&self, graph: u64) -> Answer<Vec<(u64, Node)>> {
+    pub(crate) fn flatten_nodes(&self, graph: u64) -> Answer<Vec<(u64, Node)>> {
         let mut all = Vec::new();
         for handle in self.nodes_of(graph)? {
             match self.node(*handle)? {
-                Node::Graph(child) => all.extend(self.all_of(*child)?),
+                Node::Graph(child) => all.extend(self.flatten_nodes(*child)?),
                 node => all.push((*handle, node.clone())),
             }
         }
@@ -250,7 +249,7 @@ impl Graphs {
     }
 
     /// Returns the nodes of an executable graph that are not disabled.
-    pub(crate) fn executable(&self, exec: u64) -> Answer<Vec<Node>> {
+    pub(crate) fn enabled_nodes(&self, exec: u64) -> Answer<Vec<Node>> {
         let nodes = self.executables.get(&exec).ok_or(Code::INVALID_VALUE)?;
         let is_enabled = |(handle, _): &&(u64, Node)| !self.disabled.contains(&(exec, *handle));
         Ok(nodes.iter().filter(is_enabled).map(|(_, node)| node.clone()).collect())
@@ -273,11 +272,10 @@ impl Graphs {
     }
 
     /// `cuGraphNodeSetEnabled`. It fails for nodes that cannot be disabled.
-    pub(crate) fn enable(&mut self, exec: u64, handle: u64, enabled: bool) -> Answer {
+    pub(crate) fn set_node_enabled(&mut self, exec: u64, handle: u64, enabled: bool) -> Answer {
         let nodes = self.executables.get(&exec).ok_or(Code::INVALID_VALUE)?;
-        let is_it = |(known, node): &&(u64, Node)| {
-            *known == handle && matches!(node, Node::Transfer(..) | Node::Kernel(_))
-        };
+        let is_it =
+            |(known, node): &&(u64, Node)| *known == handle && matches!(node, Node::Transfer(..) | Node::Kernel(_));
         nodes.iter().find(is_it).ok_or(Code::INVALID_VALUE)?;
         if enabled {
             self.disabled.remove(&(exec, handle));
@@ -288,16 +286,16 @@ impl Graphs {
     }
 
     /// `cuGraphExecChildGraphNodeSetParams`, for a graph with nodes of the same types.
-    pub(crate) fn alter_child(&mut self, exec: u64, node: u64, graph: u64) -> Answer {
+    pub(crate) fn replace_child(&mut self, exec: u64, node: u64, graph: u64) -> Answer {
         let Node::Graph(child) = *self.node(node)? else { return fail(Code::INVALID_VALUE) };
-        let (old, new) = (self.all_of(child)?, self.all_of(graph)?);
+        let (old, new) = (self.flatten_nodes(child)?, self.flatten_nodes(graph)?);
         fail_if(old.len() != new.len(), Code::INVALID_VALUE)?;
-        old.into_iter().zip(new).try_for_each(|((handle, _), (_, new))| self.alter(exec, handle, new))
+        old.into_iter().zip(new).try_for_each(|((handle, _), (_, new))| self.replace_node(exec, handle, new))
     }
 
     /// `cuGraphExecUpdate`. Returns false if the nodes have other types than those of the executable graph.
-    pub(crate) fn update(&mut self, exec: u64, graph: u64) -> Answer<bool> {
-        let new = self.all_of(graph)?;
+    pub(crate) fn update_executable(&mut self, exec: u64, graph: u64) -> Answer<bool> {
+        let new = self.flatten_nodes(graph)?;
         let old = self.executables.get_mut(&exec).ok_or(Code::INVALID_VALUE)?;
         let kinds = |nodes: &[(u64, Node)]| nodes.iter().map(|(_, node)| node.kind()).collect::<Vec<_>>();
         let fits = kinds(old) == kinds(&new);
@@ -309,7 +307,7 @@ impl Graphs {
     }
 
     /// Replaces a node of an executable graph, for `cuGraphExecMemcpyNodeSetParams` and similar functions.
-    pub(crate) fn alter(&mut self, exec: u64, node: u64, new: Node) -> Answer {
+    pub(crate) fn replace_node(&mut self, exec: u64, node: u64, new: Node) -> Answer {
         let nodes = self.executables.get_mut(&exec).ok_or(Code::INVALID_VALUE)?;
         let kind = new.kind();
         let is_it = |(handle, old): &&mut (u64, Node)| *handle == node && old.kind() == kind;

@@ -2,9 +2,9 @@
 
 use super::super::answer::{Answer, fail};
 use super::super::backing::Backing;
-use super::super::channel::{Channel, Export, MEMORY_NAME, MOST_EXPORTS, State};
-use super::super::handle::Locator;
-use super::super::limits::random;
+use super::super::channel::{Channel, Export, MEMORY_NAME, MOST_EXPORTS, SlotState};
+use super::super::handle::ExportLocator;
+use super::super::limits::random_bytes;
 use super::super::namespaces;
 use cupeer_spec::results::Result as Code;
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The exports of this process. The channel is created for the first export.
 #[derive(Default, Debug)]
-pub(crate) struct Exports {
+pub(crate) struct ProcessExports {
     channel: Option<Channel>,
     nonce: u16,
     serial: u16,
@@ -25,10 +25,10 @@ pub(crate) struct Exports {
     retired: VecDeque<u16>,
 }
 
-impl Exports {
-    fn channel(&mut self) -> Answer<&Channel> {
+impl ProcessExports {
+    fn open_channel(&mut self) -> Answer<&Channel> {
         if self.channel.is_none() {
-            self.nonce = nonce();
+            self.nonce = random_nonce();
             self.channel = Channel::create(self.nonce);
         }
         self.channel.as_ref().ok_or_else(|| Code::MAP_FAILED.into())
@@ -36,7 +36,7 @@ impl Exports {
 
     /// Publishes an export in a slot. Returns the slot, and the token of the export.
     pub(crate) fn publish(&mut self, mut content: Export) -> Answer<(u16, u32)> {
-        self.channel()?;
+        self.open_channel()?;
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None if self.fresh < MOST_EXPORTS => {
@@ -47,28 +47,28 @@ impl Exports {
         };
         self.serial = self.serial.wrapping_add(1);
         content.token = u32::from(self.nonce) << 16 | u32::from(self.serial);
-        self.channel()?.write(slot, &content)?;
+        self.open_channel()?.write_slot(slot, &content)?;
         Ok((slot, content.token))
     }
 
     /// Returns the channel's file, and the offset of the page for the event in a slot.
     pub(crate) fn event_page(&self, slot: u16) -> Option<(Backing, u64)> {
-        self.channel.as_ref()?.event_page(slot)
+        self.channel.as_ref()?.open_event_page(slot)
     }
 
-    pub(crate) fn locator(&mut self, slot: u16) -> Answer<Locator> {
-        let channel = self.channel()?;
+    pub(crate) fn locator(&mut self, slot: u16) -> Answer<ExportLocator> {
+        let channel = self.open_channel()?;
         let descriptor = channel.descriptor().ok_or(Code::MAP_FAILED)?;
-        let token = channel.read(slot)?.token;
-        Ok(Locator { pid: std::process::id(), channel: descriptor, slot, token })
+        let token = channel.read_slot(slot)?.token;
+        Ok(ExportLocator { pid: std::process::id(), channel: descriptor, slot, token })
     }
 
     /// Withdraws an export, and sets the state of its slot. Returns true if another process still uses the
     /// export.
-    pub(crate) fn withdraw(&mut self, slot: u16, state: State) -> bool {
+    pub(crate) fn withdraw(&mut self, slot: u16, state: SlotState) -> bool {
         let Some(channel) = &self.channel else { return false };
-        let gone = match channel.read(slot) {
-            Ok(content) => channel.write(slot, &Export { state, ..content }).is_ok(),
+        let gone = match channel.read_slot(slot) {
+            Ok(content) => channel.write_slot(slot, &Export { state, ..content }).is_ok(),
             Err(_) => false,
         };
         !gone || self.is_held(slot)
@@ -80,19 +80,19 @@ impl Exports {
     }
 
     /// Keeps the slot of a destroyed event, so that its handle works until another export needs the slot.
-    pub(crate) fn retire(&mut self, slot: u16) {
+    pub(crate) fn retire_event_slot(&mut self, slot: u16) {
         self.retired.push_back(slot);
     }
 
     /// Makes the slot of a withdrawn export available for another export.
-    pub(crate) fn recycle(&mut self, slot: u16) {
+    pub(crate) fn recycle_slot(&mut self, slot: u16) {
         self.free.push(slot);
     }
 }
 
 /// Returns a random number, which distinguishes this process from an earlier process with the same pid.
-fn nonce() -> u16 {
-    u16::from_le_bytes(random())
+fn random_nonce() -> u16 {
+    u16::from_le_bytes(random_bytes())
 }
 
 /// Another process whose exports this process has open.
@@ -113,11 +113,10 @@ pub(crate) struct Imports(pub(in crate::engine) Vec<Exporter>);
 
 impl Imports {
     /// Returns the index of the exporter of a handle. Adds the exporter if it is new.
-    pub(crate) fn find(&mut self, locator: &Locator) -> Option<usize> {
+    pub(crate) fn find_exporter(&mut self, locator: &ExportLocator) -> Option<usize> {
         let nonce = (locator.token >> 16) as u16;
         let open = |number| Some((number, Channel::open(number, locator.channel, nonce)?));
-        let (number, channel) =
-            open(locator.pid).or_else(|| namespaces::numbers(locator.pid).find_map(open))?;
+        let (number, channel) = open(locator.pid).or_else(|| namespaces::find_pids(locator.pid).find_map(open))?;
         if let Some(at) = self.0.iter().position(|e| e.channel.inode() == channel.inode()) {
             return Some(at);
         }
@@ -126,20 +125,20 @@ impl Imports {
     }
 
     /// Returns the number of imports that are open.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn count_open(&self) -> usize {
         self.0.iter().flat_map(|exporter| &exporter.held).map(|(_, count)| *count as usize).sum()
     }
 
     /// Ends one hold on a slot of an exporter. After its last hold, the exporter is forgotten. `channel` is
     /// the inode of its channel.
-    pub(crate) fn let_go(&mut self, channel: u64, slot: u16) {
+    pub(crate) fn release_slot(&mut self, channel: u64, slot: u16) {
         let Some(at) = self.0.iter().position(|e| e.channel.inode() == channel) else { return };
         let exporter = &mut self.0[at];
         if let Some(i) = exporter.held.iter().position(|(held, _)| *held == slot) {
             exporter.held[i].1 -= 1;
             if exporter.held[i].1 == 0 {
                 exporter.held.remove(i);
-                exporter.channel.let_go(slot);
+                exporter.channel.release_slot(slot);
             }
         }
         self.drop_unused();
@@ -155,17 +154,17 @@ impl Imports {
 
 impl Exporter {
     /// Holds a slot, and returns the export in it.
-    pub(crate) fn hold(&mut self, slot: u16) -> Answer<Export> {
+    pub(crate) fn hold_slot(&mut self, slot: u16) -> Answer<Export> {
         match self.held.iter_mut().find(|(held, _)| *held == slot) {
             Some((_, count)) => *count += 1,
-            None if self.channel.hold(slot) => self.held.push((slot, 1)),
+            None if self.channel.hold_slot(slot) => self.held.push((slot, 1)),
             None => return fail(Code::OPERATING_SYSTEM),
         }
-        self.channel.read(slot)
+        self.channel.read_slot(slot)
     }
 
     /// Returns the file with the memory of an export.
-    pub(crate) fn memory(&mut self, slot: &Export) -> Option<Arc<Backing>> {
+    pub(crate) fn memory_file(&mut self, slot: &Export) -> Option<Arc<Backing>> {
         if let Some(known) = self.memory.iter().find(|memory| memory.inode() == slot.inode) {
             return Some(known.clone());
         }

@@ -1,8 +1,8 @@
 //! The work of late devices: pieces that are done when something needs them, each after the pieces that it follows.
 
 use super::super::backing::Backing;
-use super::super::records::{Page, Status};
-use super::calls::Call;
+use super::super::records::{RecordPage, RecordStatus};
+use super::calls::ProgramCall;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) enum Work {
     /// Work of the driver that runs without the driver's lock, because it may wait for other work.
     Unlocked(Box<dyn FnOnce() + Send>),
     /// A call of a function of the program.
-    Call(Call),
+    Call(ProgramCall),
     /// A wait until a condition is true. The condition is polled.
     Until(Box<dyn Fn() -> bool + Send>),
 }
@@ -57,10 +57,10 @@ pub(crate) enum Visibility {
 }
 
 /// A record of an event by another process: the page of the event, and the number of the record.
-pub(crate) type Remote = (Arc<Page>, u64);
+pub(crate) type Remote = (Arc<RecordPage>, u64);
 
 /// A range of bytes that a piece reads or writes.
-pub(crate) struct Use {
+pub(crate) struct ByteUse {
     pub from: u64,
     pub to: u64,
     pub is_write: bool,
@@ -68,60 +68,60 @@ pub(crate) struct Use {
     pub file: Option<(Arc<Backing>, u64)>,
 }
 
-impl Use {
+impl ByteUse {
     /// Returns true if the result depends on the order of both uses: they overlap, and one of them is a
     /// write.
-    fn conflicts(&self, other: &Use) -> bool {
+    fn conflicts_with(&self, other: &ByteUse) -> bool {
         (self.is_write || other.is_write) && self.overlaps(other)
     }
 
     /// Returns true if both uses have a byte in common.
-    fn overlaps(&self, other: &Use) -> bool {
+    fn overlaps(&self, other: &ByteUse) -> bool {
         self.from < other.to && other.from < self.to
     }
 
-    /// Marks the bytes as in use for other processes; with `is_over`, clears the mark. Returns false if
-    /// another process marked the same bytes, and one of the two uses is a write.
-    fn mark(&self, is_over: bool) -> bool {
+    /// Locks the bytes in their file, so that other processes see their use; with `is_over`, unlocks them. Returns
+    /// false if another process has locked some of these bytes, and one of the two uses is a write.
+    fn lock_bytes(&self, is_over: bool) -> bool {
         let is_write = Some(self.is_write).filter(|_| !is_over);
-        self.file.as_ref().is_none_or(|(file, at)| file.mark(*at, self.to - self.from, is_write))
+        self.file.as_ref().is_none_or(|(file, at)| file.lock_for_use(*at, self.to - self.from, is_write))
     }
 }
 
 /// A piece of work in a stream of a late device.
-pub(crate) struct Piece {
+pub(crate) struct WorkPiece {
     /// Numbers of the pieces that must be done first.
     pub after: Vec<u64>,
     pub remote: Option<Remote>,
     /// The work; `None` while a thread does it.
     pub work: Option<Work>,
     pub seen: Visibility,
-    pub uses: Vec<Use>,
+    pub uses: Vec<ByteUse>,
 }
 
 /// A piece that is not done, with the pieces that follow it.
-struct Pending {
-    piece: Piece,
+struct PendingPiece {
+    piece: WorkPiece,
     due: u64,
     followers: Vec<u64>,
-    /// Number of pieces that must be done first, and are not done.
+    /// Number of pieces that must be done before this one, and are not done.
     left: usize,
 }
 
 /// All pieces of work of late devices that are not done.
 #[derive(Default)]
-pub(crate) struct Late {
+pub(crate) struct LateWork {
     seed: u64,
-    pieces: BTreeMap<u64, Pending>,
-    /// Requested pieces.
+    pieces: BTreeMap<u64, PendingPiece>,
+    /// Numbers of the pieces that were requested.
     wanted: BTreeSet<u64>,
-    /// Requested pieces that follow no piece that is not done.
+    /// Numbers of the requested pieces for which all pieces that they follow are done.
     ready: BTreeSet<u64>,
     /// The time at which each piece is done without a request, and the number of the piece.
     due: BTreeSet<(u64, u64)>,
     /// Number of queries for each piece.
     asked: HashMap<u64, u64>,
-    /// Number of running pieces that have a thread of their own, and may wait for other pieces.
+    /// Number of pieces that are running on a thread of their own. They may wait for other pieces.
     alone: usize,
     /// Current time: the number of milliseconds for which the watching thread has run.
     now: u64,
@@ -132,7 +132,7 @@ pub(crate) struct Late {
 }
 
 /// Returns a hash of two numbers.
-fn hash(a: u64, b: u64) -> u64 {
+fn hash_pair(a: u64, b: u64) -> u64 {
     let step = |x: u64| {
         let x = (x ^ (x >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -140,9 +140,9 @@ fn hash(a: u64, b: u64) -> u64 {
     step(step(a.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ b) >> 8
 }
 
-impl Late {
-    pub(crate) fn new(seed: u64) -> Late {
-        Late { seed, ..Late::default() }
+impl LateWork {
+    pub(crate) fn new(seed: u64) -> LateWork {
+        LateWork { seed, ..LateWork::default() }
     }
 
     pub(crate) fn is_pending(&self, number: u64) -> bool {
@@ -150,18 +150,18 @@ impl Late {
     }
 
     /// Adds a piece.
-    pub(crate) fn push(&mut self, number: u64, mut piece: Piece) {
+    pub(crate) fn add_piece(&mut self, number: u64, mut piece: WorkPiece) {
         piece.after.retain(|before| self.is_pending(*before));
         for before in &piece.after {
             self.pieces.entry(*before).and_modify(|before| before.followers.push(number));
         }
         let (due, left) = (self.now + piece.seen as u64, piece.after.len());
         self.due.insert((due, number));
-        self.pieces.insert(number, Pending { piece, due, followers: Vec::new(), left });
+        self.pieces.insert(number, PendingPiece { piece, due, followers: Vec::new(), left });
     }
 
     /// Requests a piece, and the pieces that must be done before it.
-    pub(crate) fn want(&mut self, number: u64) {
+    pub(crate) fn request(&mut self, number: u64) {
         let mut open = vec![number];
         while let Some(number) = open.pop() {
             if let Some(pending) = self.pieces.get(&number)
@@ -176,24 +176,24 @@ impl Late {
     }
 
     /// Requests all pieces. Returns true if there was a piece.
-    pub(crate) fn want_all(&mut self) -> bool {
+    pub(crate) fn request_all(&mut self) -> bool {
         let all: Vec<u64> = self.pieces.keys().copied().collect();
-        all.iter().for_each(|number| self.want(*number));
+        all.iter().for_each(|number| self.request(*number));
         !all.is_empty()
     }
 
     /// Requests the oldest pieces, so that at most [`MOST_PIECES`] remain.
-    pub(crate) fn want_oldest(&mut self) {
+    pub(crate) fn request_oldest(&mut self) {
         let over = self.pieces.len().saturating_sub(MOST_PIECES);
         let oldest: Vec<u64> = self.pieces.keys().take(over).copied().collect();
-        oldest.into_iter().for_each(|number| self.want(number));
+        oldest.into_iter().for_each(|number| self.request(number));
     }
 
     /// Requests all pieces if a running piece may be waiting for one of them.
-    pub(crate) fn want_awaited(&mut self) {
+    pub(crate) fn request_awaited(&mut self) {
         let waits = |number: &u64| matches!(self.pieces[number].piece.work, Some(Work::Until(_)));
         if self.alone > 0 || self.wanted.iter().any(waits) {
-            self.want_all();
+            self.request_all();
         }
     }
 
@@ -202,17 +202,17 @@ impl Late {
     pub(crate) fn count_query(&mut self, key: u64) -> bool {
         let asked = self.asked.entry(key).or_default();
         *asked += 1;
-        *asked > 1 + hash(self.seed, key) % MOST_ASKED
+        *asked > 1 + hash_pair(self.seed, key) % MOST_ASKED
     }
 
     /// Returns true if the seed makes this piece an exception to the order of pieces.
     fn is_exception(&self, number: u64) -> bool {
-        self.seed > 0 && hash(self.seed, number).is_multiple_of(EXCEPTIONS)
+        self.seed > 0 && hash_pair(self.seed, number).is_multiple_of(EXCEPTIONS)
     }
 
-    /// Sets the memory that a piece uses. Returns true if the rules allow the piece to be done before an
-    /// earlier piece that uses the same memory.
-    pub(crate) fn overtakes(&mut self, number: u64, uses: Vec<Use>) -> bool {
+    /// Sets the memory that a piece uses, and locks it. Returns true if the rules allow the piece to be done before
+    /// an earlier piece that uses the same memory.
+    pub(crate) fn set_uses_and_check(&mut self, number: u64, uses: Vec<ByteUse>) -> bool {
         let (mut before, mut is_told) = (BTreeSet::new(), false);
         let mut open = vec![number];
         while let Some(number) = open.pop() {
@@ -222,48 +222,47 @@ impl Late {
                 open.extend(&pending.piece.after);
                 // The piece may wait for a value or another process, and so follow work that is not known
                 // here.
-                is_told |=
-                    pending.piece.remote.is_some() || matches!(pending.piece.work, Some(Work::Until(_)));
+                is_told |= pending.piece.remote.is_some() || matches!(pending.piece.work, Some(Work::Until(_)));
             }
         }
-        let conflicts = |other: &Use| uses.iter().any(|it| it.conflicts(other));
+        let conflicts = |other: &ByteUse| uses.iter().any(|it| it.conflicts_with(other));
         let mut others = self.pieces.iter().filter(|(other, _)| !before.contains(other));
         let mut overtakes = others.any(|(_, other)| other.piece.uses.iter().any(conflicts));
         if self.is_pending(number) {
-            overtakes |= uses.iter().filter(|it| !it.mark(false)).count() > 0;
-            self.mark_again(&uses);
+            overtakes |= uses.iter().filter(|it| !it.lock_bytes(false)).count() > 0;
+            self.restore_locks(&uses);
             self.pieces.entry(number).and_modify(|pending| pending.piece.uses = uses);
         }
         overtakes && !is_told
     }
 
-    /// Marks the uses of all pieces again that overlap a changed use. The mark of a write replaces the mark
-    /// of a read.
-    fn mark_again(&self, changed: &[Use]) {
+    /// Locks the bytes of all uses again that overlap a changed use, because the change may have ended their locks.
+    /// The lock of a write replaces the lock of a read.
+    fn restore_locks(&self, changed: &[ByteUse]) {
         let all = || self.pieces.values().flat_map(|pending| &pending.piece.uses);
         for is_write in [false, true] {
-            let has_changed = |it: &&Use| changed.iter().any(|use_| use_.overlaps(it));
+            let has_changed = |it: &&ByteUse| changed.iter().any(|use_| use_.overlaps(it));
             all().filter(|it| it.is_write == is_write).filter(has_changed).for_each(|it| {
-                it.mark(false);
+                it.lock_bytes(false);
             });
         }
     }
 
     /// Chooses how long a waiting thread sleeps before its work is done, so that other threads and processes
     /// get ahead.
-    pub(crate) fn choose_pause(&mut self) -> Duration {
+    pub(crate) fn choose_delay_before_request(&mut self) -> Duration {
         self.waits += 1;
-        let chosen = hash(self.seed, self.waits);
+        let chosen = hash_pair(self.seed, self.waits);
         let is_chosen = self.seed > 0 && (chosen / DURATIONS).is_multiple_of(1 + self.waits / FREQUENT_WAITS);
         Duration::from_millis(if is_chosen { (1 << (chosen % DURATIONS)) >> 1 } else { 0 })
     }
 
     /// Removes the work of the next piece that is requested and ready. Of several pieces, the newest is next,
     /// which is as far from the order of the calls as possible, with exceptions that the seed makes.
-    pub(crate) fn next(&mut self) -> Option<(u64, Work)> {
+    pub(crate) fn take_next_ready(&mut self) -> Option<(u64, Work)> {
         let is_there = |number: &u64| {
             let piece = &self.pieces[number].piece;
-            let is_done = |(page, sequence): &Remote| page.awaits(*sequence) == Status::Done;
+            let is_done = |(page, sequence): &Remote| page.mark_awaited(*sequence) == RecordStatus::Done;
             piece.work.as_ref().is_some_and(Work::is_ready) && piece.remote.as_ref().is_none_or(is_done)
         };
         let rank = |number: &u64| (!self.is_exception(*number), *number);
@@ -275,13 +274,13 @@ impl Late {
     }
 
     /// Removes a piece that is done. `was_alone` is true if the piece had a thread of its own.
-    pub(crate) fn finish(&mut self, number: u64, was_alone: bool) {
+    pub(crate) fn remove_done(&mut self, number: u64, was_alone: bool) {
         self.alone -= usize::from(was_alone);
         let Some(done) = self.pieces.remove(&number) else { return };
         done.piece.uses.iter().for_each(|it| {
-            it.mark(true);
+            it.lock_bytes(true);
         });
-        self.mark_again(&done.piece.uses);
+        self.restore_locks(&done.piece.uses);
         for follower in done.followers {
             let Some(follows) = self.pieces.get_mut(&follower) else { continue };
             follows.left -= 1;
@@ -296,11 +295,11 @@ impl Late {
 
     /// Advances the time by a millisecond. Requests the pieces that are due, and the pieces for which other
     /// processes wait. Returns true if any pieces remain.
-    pub(crate) fn tick(&mut self, asked: impl Iterator<Item = u64>) -> bool {
+    pub(crate) fn advance_time(&mut self, asked: impl Iterator<Item = u64>) -> bool {
         self.now += 1;
         let due = self.due.range(..(self.now + 1, 0)).map(|(_, number)| *number);
         let wanted: Vec<u64> = due.chain(asked).collect();
-        wanted.into_iter().for_each(|number| self.want(number));
+        wanted.into_iter().for_each(|number| self.request(number));
         !self.is_empty()
     }
 

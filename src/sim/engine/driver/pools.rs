@@ -1,8 +1,8 @@
 //! Memory pools: the default pool of each device, pools that the program creates, and imported pools.
 
 use super::super::answer::{Answer, fail, fail_if};
-use super::stores::Block;
-use super::table::Table;
+use super::stores::MemoryBlock;
+use super::table::PointerTable;
 use cupeer_spec::results::Result as Code;
 
 /// Handle of the default pool of the first device: an address in the first page, which no other object has.
@@ -10,7 +10,7 @@ const DEFAULT: u64 = 0x100;
 
 /// The way in which a pool came to this process.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) enum Origin {
+pub(crate) enum PoolOrigin {
     #[default]
     Default,
     Created,
@@ -23,7 +23,7 @@ pub(crate) struct Pool {
     pub(in crate::engine) handle: u64,
     /// True if the pool was destroyed. Allocations from it may still exist.
     pub(in crate::engine) is_destroyed: bool,
-    pub(in crate::engine) origin: Origin,
+    pub(in crate::engine) origin: PoolOrigin,
     /// Number of destroy calls after which the pool is destroyed.
     pub(in crate::engine) references: usize,
     pub(in crate::engine) device: usize,
@@ -40,11 +40,11 @@ pub(crate) struct Pool {
     /// Ordinals of the other devices that have access to the pool.
     pub(in crate::engine) shared: Vec<usize>,
     /// Table of exported pointers: of a pool of this process since its first export, or of an imported pool.
-    pub(in crate::engine) table: Option<Table>,
+    pub(in crate::engine) table: Option<PointerTable>,
 }
 
 impl Pool {
-    pub(crate) fn new(handle: u64, origin: Origin, device: usize) -> Pool {
+    pub(crate) fn new(handle: u64, origin: PoolOrigin, device: usize) -> Pool {
         Pool { handle, origin, references: 1, device, most: u64::MAX, reuse: [1; 3], ..Pool::default() }
     }
 
@@ -69,19 +69,19 @@ pub(crate) struct Pools {
 
 impl Pools {
     pub(crate) fn new(devices: usize) -> Pools {
-        let default = |device| Pool::new(DEFAULT + 16 * device as u64, Origin::Default, device);
+        let default = |device| Pool::new(DEFAULT + 16 * device as u64, PoolOrigin::Default, device);
         Pools { pools: (0..devices).map(default).collect(), current: (0..devices).collect() }
     }
 
     /// Returns the index of the pool with a handle. Fails for a destroyed pool.
-    pub(crate) fn find(&self, handle: u64) -> Answer<usize> {
-        let pool = self.find_any(handle).filter(|pool| !self.pools[*pool].is_destroyed);
+    pub(crate) fn find_pool(&self, handle: u64) -> Answer<usize> {
+        let pool = self.find_even_destroyed(handle).filter(|pool| !self.pools[*pool].is_destroyed);
         pool.ok_or_else(|| Code::INVALID_VALUE.into())
     }
 
     /// Returns the index of the pool with a handle, also of a destroyed pool, unless another pool has taken
     /// its index or its handle.
-    pub(crate) fn find_any(&self, handle: u64) -> Option<usize> {
+    pub(crate) fn find_even_destroyed(&self, handle: u64) -> Option<usize> {
         let position = |is_destroyed: bool| {
             self.pools.iter().position(|pool| pool.handle == handle && pool.is_destroyed == is_destroyed)
         };
@@ -95,34 +95,34 @@ impl Pools {
 
     /// Returns the handle of the pool from which a device allocates.
     pub(crate) fn current_handle(&self, device: usize) -> u64 {
-        self.handle(self.current(device))
+        self.handle(self.current_pool(device))
     }
 
     /// Returns the ordinal of the device that has the memory of a pool.
-    pub(crate) fn device(&self, pool: usize) -> usize {
+    pub(crate) fn device_of_pool(&self, pool: usize) -> usize {
         self.pools[pool].device
     }
 
     /// Returns the handle types by which a pool can be exported.
-    pub(crate) fn types(&self, pool: usize) -> i32 {
+    pub(crate) fn export_types(&self, pool: usize) -> i32 {
         self.pools[pool].types
     }
 
     /// Returns the index of the pool from which a device allocates.
-    pub(crate) fn current(&self, device: usize) -> usize {
+    pub(crate) fn current_pool(&self, device: usize) -> usize {
         self.current[device]
     }
 
     /// `cuDeviceSetMemPool`, which fails for an imported pool, because no memory can be allocated from it.
     pub(crate) fn set_current(&mut self, device: usize, pool: usize) -> Answer {
         let wanted = &self.pools[pool];
-        fail_if(wanted.device != device || wanted.origin == Origin::Imported, Code::INVALID_VALUE)?;
+        fail_if(wanted.device != device || wanted.origin == PoolOrigin::Imported, Code::INVALID_VALUE)?;
         self.current[device] = pool;
         Ok(())
     }
 
     /// Adds a pool. It takes the index of a pool that is gone, if there is one.
-    pub(crate) fn add(&mut self, pool: Pool) {
+    pub(crate) fn add_pool(&mut self, pool: Pool) {
         match self.pools.iter_mut().find(|known| known.is_gone()) {
             Some(place) => *place = pool,
             None => self.pools.push(pool),
@@ -130,33 +130,33 @@ impl Pools {
     }
 
     /// Returns the number of calls of `cuMemPoolDestroy` after which all pools are destroyed.
-    pub(crate) fn destroys_left(&self) -> usize {
-        let alive = self.pools.iter().filter(|pool| pool.origin != Origin::Default && !pool.is_destroyed);
+    pub(crate) fn count_destroys_left(&self) -> usize {
+        let alive = self.pools.iter().filter(|pool| pool.origin != PoolOrigin::Default && !pool.is_destroyed);
         alive.map(|pool| pool.references).sum()
     }
 
     /// Returns the memory of the tables of exported pointers.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = &Block> {
+    pub(crate) fn table_blocks(&self) -> impl Iterator<Item = &MemoryBlock> {
         self.pools.iter().filter_map(|pool| Some(&pool.table.as_ref()?.block))
     }
 
     /// Returns true if this process imported pointers that it had itself exported.
     pub(crate) fn has_own_imports(&self) -> bool {
         let is_own = |pool: &Pool| pool.table.as_ref().is_some_and(|table| table.block.is_own());
-        self.pools.iter().any(|pool| pool.origin == Origin::Imported && pool.used > 0 && is_own(pool))
+        self.pools.iter().any(|pool| pool.origin == PoolOrigin::Imported && pool.used > 0 && is_own(pool))
     }
 
     /// Removes an entry from the table of exported pointers of a pool.
-    pub(crate) fn withdraw(&mut self, pool: usize, slot: u16) {
+    pub(crate) fn withdraw_pointer(&mut self, pool: usize, slot: u16) {
         if let Some(table) = &mut self.pools[pool].table {
-            table.take(slot);
+            table.withdraw(slot);
         }
     }
 
     /// Fails if a pool is imported, or has less than `size` bytes left.
     pub(crate) fn check_room(&self, pool: usize, size: u64) -> Answer {
         let pool = &self.pools[pool];
-        fail_if(pool.origin == Origin::Imported, Code::INVALID_VALUE)?;
+        fail_if(pool.origin == PoolOrigin::Imported, Code::INVALID_VALUE)?;
         let fits = pool.used.checked_add(size).is_some_and(|used| used <= pool.most);
         if fits { Ok(()) } else { fail(Code::OUT_OF_MEMORY) }
     }

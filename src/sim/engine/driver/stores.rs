@@ -3,7 +3,7 @@
 
 use super::super::backing::Backing;
 use super::super::descriptors::MemoryPart;
-use super::super::holes::Holes;
+use super::super::holes::FreeRanges;
 use super::super::job_memory::JobMemory;
 use super::super::space::{GRANULE, LARGE};
 use std::sync::Arc;
@@ -15,21 +15,21 @@ const SPOILED: u64 = 1 << 20;
 
 /// The place of bytes in the file with a device's memory, of this process or of an exporter.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StorePosition {
     pub backing: Arc<Backing>,
     pub offset: u64,
 }
 
-impl Stored {
+impl StorePosition {
     /// Overwrites freed memory, so that a program that reads it gets wrong data.
-    pub(crate) fn spoil(&self, size: u64) {
+    pub(crate) fn overwrite_freed(&self, size: u64) {
         let at = |done| self.offset + done;
         for done in (0..size.min(SPOILED)).step_by(SPOIL.len()) {
             let length = (size - done).min(SPOIL.len() as u64);
-            let _ = self.backing.write(at(done), SPOIL.as_ptr() as u64, length);
+            let _ = self.backing.write_from_address(at(done), SPOIL.as_ptr() as u64, length);
         }
         if size > SPOILED {
-            self.backing.punch(at(SPOILED), size - SPOILED);
+            self.backing.release_pages(at(SPOILED), size - SPOILED);
         }
     }
 }
@@ -37,7 +37,7 @@ impl Stored {
 /// A part of a device's memory that handles of `cuMemCreate`, or the table of a shared pool, use. The memory
 /// is of this process or imported.
 #[derive(Clone, Debug)]
-pub(crate) struct Block {
+pub(crate) struct MemoryBlock {
     pub backing: Arc<Backing>,
     /// The device, the offset, and the size of the part.
     pub part: MemoryPart,
@@ -46,39 +46,39 @@ pub(crate) struct Block {
     pub(in crate::engine) own: Option<usize>,
 }
 
-impl Block {
+impl MemoryBlock {
     /// Returns true if this process created the memory.
     pub(crate) fn is_own(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Returns true if both are the same part of the same file.
-    pub(crate) fn is(&self, other: &Block) -> bool {
+    /// Returns true if both blocks are the same part of the same file.
+    pub(crate) fn is_same_part(&self, other: &MemoryBlock) -> bool {
         Arc::ptr_eq(&self.backing, &other.backing) && self.part == other.part
     }
 }
 
 /// The file with a device's memory, and its free parts.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct DeviceStore {
     pub(in crate::engine) backing: Arc<Backing>,
-    pub(in crate::engine) holes: Holes,
+    pub(in crate::engine) holes: FreeRanges,
 }
 
 /// Freed device memory that stays, because another process has it open.
 #[derive(Debug)]
-pub(crate) struct Retained {
+pub(crate) struct RetainedMemory {
     pub device: usize,
     pub offset: u64,
     pub size: u64,
     /// Table entry by which other processes can still open the memory. While a process has the memory open by
     /// a descriptor, it locks the first byte of the memory.
-    pub name: Option<Name>,
+    pub name: Option<ExportName>,
 }
 
 /// An entry of a table by which other processes find an export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Name {
+pub(crate) enum ExportName {
     /// Slot of an export by `cuIpcGetMemHandle`.
     Handle(u16),
     /// Slot of an export by `cuMemPoolExportPointer`, in the table of this pool.
@@ -88,10 +88,10 @@ pub(crate) enum Name {
 /// The memory of all devices that this process sees, with the freed memory that must stay.
 #[derive(Debug)]
 pub(crate) struct Stores {
-    pub(in crate::engine) files: Vec<Option<Store>>,
+    pub(in crate::engine) files: Vec<Option<DeviceStore>>,
     /// Number of bytes in use on each device, by its ordinal.
     pub(in crate::engine) used: Vec<u64>,
-    pub(in crate::engine) retained: Vec<Retained>,
+    pub(in crate::engine) retained: Vec<RetainedMemory>,
     /// The memory of each device that all processes of the job use; `None` outside a job.
     pub(in crate::engine) job: Option<JobMemory>,
 }
@@ -108,11 +108,11 @@ impl Stores {
 
     /// Returns true if another open file has locked a byte of a device's memory.
     pub(crate) fn is_held(&self, device: usize, offset: u64) -> bool {
-        self.files[device].as_ref().is_some_and(|store| store.backing.is_held(offset))
+        self.files[device].as_ref().is_some_and(|store| store.backing.is_locked_elsewhere(offset))
     }
 
     /// Adds freed memory that must stay until other processes close it.
-    pub(crate) fn keep(&mut self, retained: Retained) {
+    pub(crate) fn keep_retained(&mut self, retained: RetainedMemory) {
         self.retained.push(retained);
     }
 
@@ -120,7 +120,7 @@ impl Stores {
     /// pool.
     pub(crate) fn forget_pointers(&mut self, gone: usize, mut withdraw: impl FnMut(u16)) {
         for retained in &mut self.retained {
-            if let Some(Name::Pointer { pool, slot }) = retained.name
+            if let Some(ExportName::Pointer { pool, slot }) = retained.name
                 && pool == gone
             {
                 withdraw(slot);
@@ -131,6 +131,6 @@ impl Stores {
 }
 
 /// Returns the number of bytes of device memory that an allocation of `size` bytes takes; `None` on overflow.
-pub(crate) fn padded(size: u64) -> Option<u64> {
+pub(crate) fn padded_size(size: u64) -> Option<u64> {
     size.checked_next_multiple_of(if size < LARGE { GRANULE } else { 4096 })
 }

@@ -1,8 +1,8 @@
 //! Streams, and the tasks that wait in them, each after other tasks. Streams and events are known by the numbers of their last
 //! tasks.
 
-use super::super::records::Records;
-use super::late::{Late, Work};
+use super::super::records::EventRecords;
+use super::late::{LateWork, Work};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Condvar;
 
@@ -46,7 +46,7 @@ pub(crate) struct Streams {
 }
 
 /// A task that has not begun, with its number, and the numbers of the tasks that it follows.
-pub(crate) struct Waiting {
+pub(crate) struct QueuedTask {
     pub number: u64,
     after: Vec<u64>,
     pub work: Work,
@@ -54,7 +54,7 @@ pub(crate) struct Waiting {
 
 /// A sequence of ordered work: a stream that the program created, or a default stream of a context.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Lane {
+pub(crate) struct WorkLane {
     pub(in crate::engine) context: u64,
     pub(in crate::engine) stream: u64,
     /// Thread id of the calling thread for CU_STREAM_PER_THREAD; 0 for other streams.
@@ -63,25 +63,25 @@ pub(crate) struct Lane {
 
 /// The last tasks of a lane: the lane is complete when they are done.
 #[derive(Clone, Debug)]
-pub(crate) struct Tail {
+pub(crate) struct LaneTail {
     pub(in crate::engine) numbers: Vec<u64>,
     /// True if the lane synchronizes with the default stream of its context.
     pub(in crate::engine) blocking: bool,
 }
 
-/// The tasks that are not done.
+/// The tasks that are not done, and the last tasks of each lane.
 #[derive(Default)]
-pub(crate) struct Queue {
-    pub(in crate::engine) tasks: VecDeque<Waiting>,
-    pub(in crate::engine) tails: HashMap<Lane, Tail>,
+pub(crate) struct TaskQueue {
+    pub(in crate::engine) tasks: VecDeque<QueuedTask>,
+    pub(in crate::engine) tails: HashMap<WorkLane, LaneTail>,
     /// The number of the last task that was added.
     pub(in crate::engine) last: u64,
     /// The numbers of all tasks that are not done.
     pub(in crate::engine) undone: HashSet<u64>,
     pub(in crate::engine) has_thread: bool,
-    pub(in crate::engine) records: Records,
+    pub(in crate::engine) records: EventRecords,
     /// The work of late devices; `None` if devices are not late.
-    pub(in crate::engine) late: Option<Late>,
+    pub(in crate::engine) late: Option<LateWork>,
 }
 
 /// Signal that a task was added.
@@ -91,23 +91,23 @@ pub(crate) static TASK_DONE: Condvar = Condvar::new();
 /// Signal that the thread that watches late work has something to do.
 pub(crate) static LATE_CHANGED: Condvar = Condvar::new();
 
-impl Queue {
+impl TaskQueue {
     /// Adds a task that follows other tasks. Returns its number.
-    pub(crate) fn push(&mut self, after: Vec<u64>, work: Work) -> u64 {
+    pub(crate) fn add_task(&mut self, after: Vec<u64>, work: Work) -> u64 {
         self.last += 1;
         self.undone.insert(self.last);
-        self.hand_over(self.last, after, work);
+        self.queue_task(self.last, after, work);
         self.last
     }
 
     /// Gives a task to the thread that runs queued tasks.
-    pub(crate) fn hand_over(&mut self, number: u64, after: Vec<u64>, work: Work) {
-        self.tasks.push_back(Waiting { number, after, work });
+    pub(crate) fn queue_task(&mut self, number: u64, after: Vec<u64>, work: Work) {
+        self.tasks.push_back(QueuedTask { number, after, work });
         TASK_ADDED.notify_one();
     }
 
     /// Returns the number that the next task will get.
-    pub(crate) fn upcoming(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.last + 1
     }
 
@@ -118,7 +118,7 @@ impl Queue {
 
     /// Returns the numbers of the tasks after which all work of certain lanes is done. `of` chooses the
     /// lanes.
-    pub(crate) fn pending(&self, of: impl Fn(&Lane, &Tail) -> bool) -> Vec<u64> {
+    pub(crate) fn pending_tasks(&self, of: impl Fn(&WorkLane, &LaneTail) -> bool) -> Vec<u64> {
         let tails = self.tails.iter().filter(|(lane, tail)| of(lane, tail));
         let mut numbers: Vec<u64> = tails.flat_map(|(_, tail)| tail.numbers.iter().copied()).collect();
         numbers.retain(|number| self.is_pending(*number));
@@ -129,7 +129,7 @@ impl Queue {
 
     /// Removes the first task that is ready, and returns it. If none is ready, the error is true if a task
     /// waits for a condition that must be polled.
-    pub(crate) fn take(&mut self) -> Result<Waiting, bool> {
+    pub(crate) fn take_ready_task(&mut self) -> Result<QueuedTask, bool> {
         let mut is_asked = false;
         for index in 0..self.tasks.len() {
             let waiting = &self.tasks[index];
@@ -145,9 +145,9 @@ impl Queue {
     }
 
     /// Marks a task as done.
-    pub(crate) fn finish(&mut self, number: u64) {
+    pub(crate) fn finish_task(&mut self, number: u64) {
         self.undone.remove(&number);
-        self.records.finish(number);
+        self.records.finish_records(number);
         if self.undone.is_empty() {
             self.tails.clear();
         }
@@ -155,9 +155,9 @@ impl Queue {
     }
 }
 
-pub(crate) fn lane(stream: &Stream) -> Lane {
+pub(crate) fn lane_of(stream: &Stream) -> WorkLane {
     // SAFETY: gettid has no preconditions. glibc has a function for it since 2.30.
     let tid = || unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
     let thread = if stream.id == PER_THREAD { tid() } else { 0 };
-    Lane { context: stream.context, stream: stream.id, thread }
+    WorkLane { context: stream.context, stream: stream.id, thread }
 }

@@ -7,7 +7,7 @@
 
 use super::super::answer::Answer;
 use super::super::descriptors::GRANULARITY;
-use super::stores::Block;
+use super::stores::MemoryBlock;
 use cupeer_spec::results::Result as Code;
 
 /// The 64-bit words of an entry in the file.
@@ -20,7 +20,7 @@ const _: () = assert!(MOST as u64 * ENTRY <= GRANULARITY);
 
 /// An entry of the table: an exported pointer of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct PointerEntry {
     /// Number that the export data of this pointer contains; 0 if the entry is free.
     pub token: u64,
     /// Offset of the allocation in the file with the device's memory.
@@ -31,21 +31,21 @@ pub(crate) struct Entry {
 
 /// The table of exported pointers of a pool, of this process or imported.
 #[derive(Debug)]
-pub(crate) struct Table {
-    pub block: Block,
+pub(crate) struct PointerTable {
+    pub block: MemoryBlock,
     /// Slots of withdrawn entries, which can be used again.
     free: Vec<u16>,
     /// The lowest slot that was never used.
     fresh: u16,
 }
 
-impl Table {
-    pub(crate) fn new(block: Block) -> Table {
-        Table { block, free: Vec::new(), fresh: 0 }
+impl PointerTable {
+    pub(crate) fn new(block: MemoryBlock) -> PointerTable {
+        PointerTable { block, free: Vec::new(), fresh: 0 }
     }
 
     /// Adds an entry. Returns its slot.
-    pub(crate) fn add(&mut self, entry: Entry) -> Answer<u16> {
+    pub(crate) fn add(&mut self, entry: PointerEntry) -> Answer<u16> {
         let (slot, is_fresh) = match self.free.pop() {
             Some(slot) => (slot, 0),
             None if self.fresh < MOST => (self.fresh, 1),
@@ -57,26 +57,26 @@ impl Table {
     }
 
     /// Withdraws the entry in a slot.
-    pub(crate) fn take(&mut self, slot: u16) {
+    pub(crate) fn withdraw(&mut self, slot: u16) {
         // If the write fails, the program closed the file, so no process can read the entry.
-        if self.write(slot, Entry { token: 0, offset: 0, size: 0 }).is_ok() {
+        if self.write(slot, PointerEntry { token: 0, offset: 0, size: 0 }).is_ok() {
             self.free.push(slot);
         }
     }
 
     /// Reads the entry in a slot.
-    pub(crate) fn read(&self, slot: u16) -> Answer<Entry> {
-        self.block.backing.check()?;
-        let [token, offset, size, _]: Words = self.block.backing.words(self.place(slot))?;
-        Ok(Entry { token, offset, size })
+    pub(crate) fn read(&self, slot: u16) -> Answer<PointerEntry> {
+        self.block.backing.check_still_open()?;
+        let [token, offset, size, _]: Words = self.block.backing.read_words(self.entry_offset(slot))?;
+        Ok(PointerEntry { token, offset, size })
     }
 
-    fn write(&self, slot: u16, entry: Entry) -> Answer {
-        self.block.backing.check()?;
-        self.block.backing.put_words(self.place(slot), &[entry.token, entry.offset, entry.size, 0])
+    fn write(&self, slot: u16, entry: PointerEntry) -> Answer {
+        self.block.backing.check_still_open()?;
+        self.block.backing.write_words(self.entry_offset(slot), &[entry.token, entry.offset, entry.size, 0])
     }
 
-    fn place(&self, slot: u16) -> u64 {
+    fn entry_offset(&self, slot: u16) -> u64 {
         self.block.part.offset + u64::from(slot) * ENTRY
     }
 }

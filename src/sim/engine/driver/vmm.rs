@@ -2,7 +2,7 @@
 
 use super::super::backing::Backing;
 use super::super::multicasts::{Binding, Multicast};
-use super::stores::Block;
+use super::stores::MemoryBlock;
 use cupeer_spec::abi::{CUmemAccess_flags, CUmemAllocationFlags, CUmemLocation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,25 +32,25 @@ pub(crate) const DEVICE_TYPES: i32 = DESCRIPTOR | FABRIC;
 
 /// The memory for which a handle or a mapping stands.
 #[derive(Clone, Debug)]
-pub(crate) enum Behind {
-    Memory(Block),
+pub(crate) enum HandleTarget {
+    Memory(MemoryBlock),
     /// A multicast object, which has no bytes of its own.
     Multicast(Arc<Multicast>),
 }
 
 /// Memory that this process has bound to a multicast object.
 #[derive(Debug)]
-pub(crate) struct Bound {
+pub(crate) struct BoundMemory {
     /// Index of the binding among all bindings of the object.
     pub index: u64,
     pub binding: Binding,
-    pub block: Block,
+    pub block: MemoryBlock,
 }
 
 /// A handle of an allocation or a multicast object.
 #[derive(Debug)]
-pub(crate) struct Handle {
-    pub behind: Behind,
+pub(crate) struct AllocationHandle {
+    pub behind: HandleTarget,
     /// Handle types by which the memory can be exported: bits of `CUmemAllocationHandleType`; 0 for imported
     /// memory.
     pub types: i32,
@@ -60,86 +60,87 @@ pub(crate) struct Handle {
     /// Number of mappings of the memory through this handle.
     pub mappings: u32,
     /// Memory that this process bound through this handle, if the handle is of a multicast object.
-    pub bound: Vec<Bound>,
+    pub bound: Vec<BoundMemory>,
 }
 
-impl Handle {
+impl AllocationHandle {
     /// Returns a handle that must be released once.
-    pub(crate) fn new(behind: Behind, types: i32, flags: CUmemAllocationFlags) -> Handle {
-        Handle { behind, types, is_imported: false, flags, references: 1, mappings: 0, bound: Vec::new() }
+    pub(crate) fn new(behind: HandleTarget, types: i32, flags: CUmemAllocationFlags) -> AllocationHandle {
+        AllocationHandle { behind, types, is_imported: false, flags, references: 1, mappings: 0, bound: Vec::new() }
     }
 
     /// Returns a handle of memory that was imported.
-    pub(crate) fn imported(behind: Behind) -> Handle {
-        Handle { is_imported: true, ..Handle::new(behind, 0, CUmemAllocationFlags::default()) }
+    pub(crate) fn new_imported(behind: HandleTarget) -> AllocationHandle {
+        AllocationHandle { is_imported: true, ..AllocationHandle::new(behind, 0, CUmemAllocationFlags::default()) }
     }
 
-    /// Returns true if the handle is of this memory, and so keeps it alive.
-    pub(crate) fn keeps(&self, block: &Block) -> bool {
-        matches!(&self.behind, Behind::Memory(own) if own.is(block))
-            || self.bound.iter().any(|bound| bound.block.is(block))
+    /// Returns true if the handle keeps this memory alive: it is a handle of the memory, or of a multicast object to
+    /// which the memory is bound.
+    pub(crate) fn keeps_alive(&self, block: &MemoryBlock) -> bool {
+        matches!(&self.behind, HandleTarget::Memory(own) if own.is_same_part(block))
+            || self.bound.iter().any(|bound| bound.block.is_same_part(block))
     }
 }
 
-impl Vmm {
+impl VmmState {
     /// Returns the number of calls of `cuMemRelease` after which all handles are released.
-    pub(crate) fn allocations(&self) -> usize {
+    pub(crate) fn count_references(&self) -> usize {
         self.handles.values().map(|handle| handle.references as usize).sum()
     }
 
     /// Returns the number of mappings through all handles.
-    pub(crate) fn mappings(&self) -> usize {
+    pub(crate) fn count_mappings(&self) -> usize {
         self.handles.values().map(|handle| handle.mappings as usize).sum()
     }
 }
 
-/// A mapping of memory.
+/// A mapping of memory by `cuMemMap`.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
     /// The handle that was passed to `cuMemMap`.
     pub handle: u64,
-    pub behind: Behind,
+    pub behind: HandleTarget,
     /// Rights of each device, by its ordinal. A device that is not in the list has none.
-    pub rights: Vec<(usize, Rights)>,
+    pub rights: Vec<(usize, AccessRights)>,
 }
 
 impl Mapping {
     /// Returns the device that has the memory, by its index in the machine; `None` for a multicast object,
     /// whose memory is on several devices.
-    pub(crate) fn home(&self) -> Option<usize> {
+    pub(crate) fn memory_device(&self) -> Option<usize> {
         match &self.behind {
-            Behind::Memory(block) => Some(block.part.device),
-            Behind::Multicast(_) => None,
+            HandleTarget::Memory(block) => Some(block.part.device),
+            HandleTarget::Multicast(_) => None,
         }
     }
 }
 
 /// Access of a device to mapped memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Rights {
+pub(crate) enum AccessRights {
     Nothing = 0,
     Read = 1,
     ReadWrite = 3,
 }
 
-impl Rights {
-    pub(crate) fn of(flags: CUmemAccess_flags) -> Option<Rights> {
-        [Rights::Nothing, Rights::Read, Rights::ReadWrite]
+impl AccessRights {
+    pub(crate) fn from_flags(flags: CUmemAccess_flags) -> Option<AccessRights> {
+        [AccessRights::Nothing, AccessRights::Read, AccessRights::ReadWrite]
             .into_iter()
             .find(|rights| *rights as i32 == flags.0)
     }
 }
 
 /// Returns the rights of a device, by its ordinal, for a mapping.
-pub(crate) fn may_access(mapping: &Mapping, device: usize) -> Rights {
+pub(crate) fn rights_of(mapping: &Mapping, device: usize) -> AccessRights {
     let granted = mapping.rights.iter().find(|(known, _)| *known == device);
-    granted.map_or(Rights::Nothing, |(_, rights)| *rights)
+    granted.map_or(AccessRights::Nothing, |(_, rights)| *rights)
 }
 
 /// The handles and the address reservations of this process.
 #[derive(Default, Debug)]
-pub(crate) struct Vmm {
-    pub(in crate::engine) handles: BTreeMap<u64, Handle>,
+pub(crate) struct VmmState {
+    pub(in crate::engine) handles: BTreeMap<u64, AllocationHandle>,
     /// The sizes of the reservations, by their start addresses.
     pub(in crate::engine) reservations: BTreeMap<u64, u64>,
     /// Files of other processes' device memory that this process uses.

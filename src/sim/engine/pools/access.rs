@@ -1,22 +1,26 @@
 //! Access of devices to pools. A device has access to a whole pool, or none.
 
 use super::super::answer::{Answer, fail, invalid, refuse, refuse_if};
-use super::super::driver::{ALL_HOSTS, DEVICE, Driver, Origin, Pools, Rights};
+use super::super::driver::{ALL_HOSTS, AccessRights, DEVICE, Driver, PoolOrigin, Pools};
 use cupeer_spec::abi::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation};
 use cupeer_spec::results::Result as Code;
 
 impl Pools {
     /// Returns the rights of a device for a pool.
-    pub(crate) fn rights(&self, pool: usize, device: usize) -> Rights {
+    pub(crate) fn rights(&self, pool: usize, device: usize) -> AccessRights {
         let pool = &self.pools[pool];
-        if pool.is_on(device) || pool.shared.contains(&device) { Rights::ReadWrite } else { Rights::Nothing }
+        if pool.is_on(device) || pool.shared.contains(&device) {
+            AccessRights::ReadWrite
+        } else {
+            AccessRights::Nothing
+        }
     }
 }
 
 impl Driver {
     /// `cuMemPoolSetAccess`, after its null check. If one of the requests is wrong, nothing changes.
     pub(crate) fn set_pool_access(&mut self, handle: u64, wishes: &[CUmemAccessDesc]) -> Answer {
-        let at = self.memory.pools.find(handle)?;
+        let at = self.memory.pools.find_pool(handle)?;
         let mut granted = Vec::new();
         for (index, wish) in wishes.iter().enumerate() {
             refuse_if(
@@ -24,8 +28,8 @@ impl Driver {
                 Code::NOT_SUPPORTED,
                 "Invalid mapping location type request: Device memory can only be mapped on device",
             )?;
-            let rights = match Rights::of(wish.flags) {
-                Some(Rights::Read) => {
+            let rights = match AccessRights::from_flags(wish.flags) {
+                Some(AccessRights::Read) => {
                     return refuse(Code::NOT_SUPPORTED, "Mempools do not support Read-Only flag");
                 }
                 Some(rights) => rights,
@@ -34,14 +38,14 @@ impl Driver {
                 }
             };
             // The driver has no message about the ordinal.
-            let device = self.ordinal(wish.location.id).or(fail(Code::INVALID_DEVICE))?;
+            let device = self.check_ordinal(wish.location.id).or(fail(Code::INVALID_DEVICE))?;
             if self.memory.pools.pools[at].is_on(device) {
                 refuse_if(
-                    rights == Rights::Nothing,
+                    rights == AccessRights::Nothing,
                     Code::INVALID_DEVICE,
                     "Modifying accessibility of memory pool on owning device is not supported",
                 )?;
-            } else if rights > Rights::Nothing && !self.reaches_pool(device, at) {
+            } else if rights > AccessRights::Nothing && !self.can_reach_pool(device, at) {
                 return fail(Code::INVALID_DEVICE);
             } else {
                 granted.push((device, rights));
@@ -50,7 +54,7 @@ impl Driver {
         let pool = &mut self.memory.pools.pools[at];
         for (device, rights) in granted {
             pool.shared.retain(|known| *known != device);
-            if rights > Rights::Nothing {
+            if rights > AccessRights::Nothing {
                 pool.shared.push(device);
             }
         }
@@ -59,28 +63,28 @@ impl Driver {
 
     /// `cuMemPoolGetAccess`, after its null checks.
     pub(crate) fn pool_access(&self, handle: u64, place: CUmemLocation) -> Answer<CUmemAccess_flags> {
-        let pool = self.memory.pools.find(handle)?;
+        let pool = self.memory.pools.find_pool(handle)?;
         let rights = match place.kind.0 {
             DEVICE => {
                 let wrong = |_| {
                     let text = format!("Specified invalid device ordinal({}) in location->id", place.id);
                     invalid(text)
                 };
-                self.memory.pools.rights(pool, self.ordinal(place.id).or_else(wrong)?)
+                self.memory.pools.rights(pool, self.check_ordinal(place.id).or_else(wrong)?)
             }
             // Host code cannot touch device memory.
-            kind if ALL_HOSTS.contains(&kind) => Rights::Nothing,
+            kind if ALL_HOSTS.contains(&kind) => AccessRights::Nothing,
             _ => return invalid("Specified invalid location type in location->type"),
         };
         Ok(CUmemAccess_flags(rights as i32))
     }
 
     /// Returns true if a device has a path to the memory of a pool.
-    fn reaches_pool(&self, device: usize, pool: usize) -> bool {
+    fn can_reach_pool(&self, device: usize, pool: usize) -> bool {
         let pool = &self.memory.pools.pools[pool];
         let home = match &pool.table {
             // This process may not see the device of an imported pool.
-            Some(table) if pool.origin == Origin::Imported => table.block.part.device,
+            Some(table) if pool.origin == PoolOrigin::Imported => table.block.part.device,
             _ => self.visible[pool.device],
         };
         self.has_path(self.visible[device], home)
@@ -92,7 +96,7 @@ mod tests {
     use super::super::tests::{allocation, shareable};
     use super::*;
     use crate::engine::stack;
-    use crate::engine::transfers::{Role, Shape, Side};
+    use crate::engine::transfers::{AddressRole, TransferShape, TransferSide};
     use cupeer_spec::abi::CUmemLocationType;
     use cupeer_topology::Topology;
 
@@ -114,8 +118,7 @@ mod tests {
         ] {
             assert_eq!(code(&[for_device(1, 3), second]), Err(expected));
         }
-        let of =
-            |driver: &Driver, device| driver.pool_access(pool, for_device(device, 0).location).map(|f| f.0);
+        let of = |driver: &Driver, device| driver.pool_access(pool, for_device(device, 0).location).map(|f| f.0);
         assert_eq!((of(&driver, 0), of(&driver, 1)), (Ok(3), Ok(0)));
         driver.set_pool_access(pool, &[for_device(1, 3), for_device(0, 3)]).unwrap();
         assert_eq!(of(&driver, 1), Ok(3));
@@ -139,17 +142,17 @@ mod tests {
         driver.create_context(0, 0).unwrap();
         let pool = shareable(&mut driver);
         let at = allocation(&mut driver, pool, 4096);
-        let (byte, here) = (7u8, driver.current().unwrap());
-        let host = Side::flat(&raw const byte as u64, Role::Any);
-        let device = Side::flat(at, Role::Any);
-        let copy = |driver: &Driver, device| driver.copy(host, device, Shape::flat(1)).map(drop);
+        let (byte, here) = (7u8, driver.current_context_handle().unwrap());
+        let host = TransferSide::flat(&raw const byte as u64, AddressRole::Any);
+        let device = TransferSide::flat(at, AddressRole::Any);
+        let copy = |driver: &Driver, device| driver.look_up_copy(host, device, TransferShape::flat(1)).map(drop);
         assert_eq!(copy(&driver, device), Ok(()));
-        assert_eq!(copy(&driver, device.of(other)).unwrap_err().code, Code::INVALID_VALUE);
-        stack::pop();
+        assert_eq!(copy(&driver, device.with_context(other)).unwrap_err().code, Code::INVALID_VALUE);
+        stack::pop_context();
         let refused = copy(&driver, device).unwrap_err();
         assert!(refused.messages[0].starts_with("Unable to access operand(0x"), "{refused:?}");
-        assert!(driver.fill(at, 0, 1, 0, 16, 1).is_err());
-        assert_eq!(copy(&driver, device.of(here)), Ok(()));
+        assert!(driver.look_up_fill(at, 0, 1, 0, 16, 1).is_err());
+        assert_eq!(copy(&driver, device.with_context(here)), Ok(()));
         driver.set_pool_access(pool, &[for_device(1, 3)]).unwrap();
         assert_eq!(copy(&driver, device), Ok(()));
     }

@@ -1,6 +1,6 @@
 //! Attributes of pools.
 
-use super::super::answer::{Answer, Value, fail};
+use super::super::answer::{Answer, AttributeValue, fail};
 use super::super::driver::Pools;
 use cupeer_spec::results::Result as Code;
 
@@ -19,13 +19,13 @@ const USED_HIGH: i32 = 8;
 
 impl Pools {
     /// `cuMemPoolGetAttribute`.
-    pub(crate) fn attribute(&self, pool: usize, attribute: i32) -> Answer<Value> {
+    pub(crate) fn attribute(&self, pool: usize, attribute: i32) -> Answer<AttributeValue> {
         let pool = &self.pools[pool];
         Ok(match attribute {
-            _ if REUSE.contains(&attribute) => Value::Word(pool.reuse[attribute as usize - 1]),
-            RELEASE_THRESHOLD => Value::Wide(pool.release_threshold),
-            RESERVED | USED => Value::Wide(pool.used),
-            RESERVED_HIGH | USED_HIGH => Value::Wide(pool.high),
+            _ if REUSE.contains(&attribute) => AttributeValue::Word(pool.reuse[attribute as usize - 1]),
+            RELEASE_THRESHOLD => AttributeValue::Wide(pool.release_threshold),
+            RESERVED | USED => AttributeValue::Wide(pool.used),
+            RESERVED_HIGH | USED_HIGH => AttributeValue::Wide(pool.high),
             _ => return fail(Code::INVALID_VALUE),
         })
     }
@@ -58,13 +58,13 @@ mod tests {
     fn used_bytes_are_counted() {
         let mut driver = Driver::in_context();
         let a = driver.allocate_from_pool(0, 1000).unwrap();
-        assert_eq!(driver.memory.pools.attribute(0, USED), Ok(Value::Wide(1024)));
-        driver.free(a).unwrap();
+        assert_eq!(driver.memory.pools.attribute(0, USED), Ok(AttributeValue::Wide(1024)));
+        driver.free_device(a).unwrap();
         let pools = &mut driver.memory.pools;
-        assert_eq!(pools.attribute(0, USED), Ok(Value::Wide(0)));
-        assert_eq!(pools.attribute(0, USED_HIGH), Ok(Value::Wide(1024)));
+        assert_eq!(pools.attribute(0, USED), Ok(AttributeValue::Wide(0)));
+        assert_eq!(pools.attribute(0, USED_HIGH), Ok(AttributeValue::Wide(1024)));
         pools.set_attribute(0, USED_HIGH, || 0, || 0).unwrap();
-        assert_eq!(pools.attribute(0, USED_HIGH), Ok(Value::Wide(0)));
+        assert_eq!(pools.attribute(0, USED_HIGH), Ok(AttributeValue::Wide(0)));
         assert_eq!(pools.attribute(0, 99), fail(Code::INVALID_VALUE));
     }
 }

@@ -1,21 +1,15 @@
 //! Creates and destroys pools.
 
 use super::super::answer::{Answer, fail, invalid, invalid_if};
-use super::super::driver::{DEVICE, DEVICE_TYPES, Driver, HOST, HOST_NUMA, Origin, PINNED, Pool};
-use super::super::space::HandleOf;
+use super::super::driver::{DEVICE, DEVICE_TYPES, Driver, HOST, HOST_NUMA, PINNED, Pool, PoolOrigin};
+use super::super::space::HandleKind;
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::results::Result as Code;
 
 impl Driver {
     /// `cuMemPoolCreate`, after its null checks: creates a pool with a capacity in bytes; 0 stands for no
     /// limit.
-    pub(crate) fn create_pool(
-        &mut self,
-        kind: i32,
-        types: i32,
-        place: CUmemLocation,
-        most: u64,
-    ) -> Answer<u64> {
+    pub(crate) fn create_pool(&mut self, kind: i32, types: i32, place: CUmemLocation, most: u64) -> Answer<u64> {
         match place.kind.0 {
             DEVICE => {}
             // The attributes of the device report no support.
@@ -29,7 +23,7 @@ impl Driver {
             }
         }
         let wrong_id = |_| invalid(format!("poolProps: Invalid location id ({})", place.id));
-        let device = self.ordinal(place.id).or_else(wrong_id)?;
+        let device = self.check_ordinal(place.id).or_else(wrong_id)?;
         if kind != PINNED {
             return invalid(format!("poolProps: Invalid allocation type ({kind:#x})"));
         }
@@ -42,8 +36,8 @@ impl Driver {
             return invalid(text);
         }
         let most = if most == 0 { u64::MAX } else { most };
-        let handle = self.space.handle(HandleOf::Pool)?;
-        self.memory.pools.add(Pool { types, most, ..Pool::new(handle, Origin::Created, device) });
+        let handle = self.space.new_handle(HandleKind::Pool)?;
+        self.memory.pools.add_pool(Pool { types, most, ..Pool::new(handle, PoolOrigin::Created, device) });
         Ok(handle)
     }
 
@@ -51,12 +45,12 @@ impl Driver {
     /// freed first. As recorded, a pool that was imported twice can be destroyed twice.
     pub(crate) fn destroy_pool(&mut self, handle: u64) -> Answer {
         let pools = &mut self.memory.pools;
-        let at = pools.find_any(handle).ok_or(Code::INVALID_VALUE)?;
+        let at = pools.find_even_destroyed(handle).ok_or(Code::INVALID_VALUE)?;
         let pool = &mut pools.pools[at];
         invalid_if(pool.is_destroyed, "CUmemoryPool handle already marked for destruction")?;
-        invalid_if(pool.origin == Origin::Default, "Cannot destroy a default mempool")?;
+        invalid_if(pool.origin == PoolOrigin::Default, "Cannot destroy a default mempool")?;
         invalid_if(
-            pool.origin == Origin::Imported && pool.used > 0,
+            pool.origin == PoolOrigin::Imported && pool.used > 0,
             "Cannot destroy memory pool with existing alive allocations",
         )?;
         pool.references -= 1;
@@ -68,7 +62,7 @@ impl Driver {
             pools.current[pool.device] = pool.device;
         }
         self.drop_table(at);
-        self.space.end(HandleOf::Pool, handle);
+        self.space.recycle_handle(HandleKind::Pool, handle);
         Ok(())
     }
 
@@ -84,8 +78,8 @@ impl Driver {
         if pool.is_gone()
             && let Some(mut table) = pool.table.take()
         {
-            self.stores.forget_pointers(at, |slot| table.take(slot));
-            self.drop_block(table.block);
+            self.stores.forget_pointers(at, |slot| table.withdraw(slot));
+            self.release_block(table.block);
         }
     }
 }
@@ -113,17 +107,9 @@ mod tests {
             (PINNED, 2, DEVICE, 0),
             (PINNED, 16, DEVICE, 0),
         ] {
-            assert_eq!(
-                create(kind, types, place, id),
-                Err(Code::INVALID_VALUE),
-                "{kind} {types} {place} {id}"
-            );
+            assert_eq!(create(kind, types, place, id), Err(Code::INVALID_VALUE), "{kind} {types} {place} {id}");
         }
         assert_eq!(create(PINNED, 0, HOST, 0), Err(Code::NOT_SUPPORTED));
-        assert_eq!(
-            driver.memory.pools.set_current(0, 1),
-            fail(Code::INVALID_VALUE),
-            "another device's default one"
-        );
+        assert_eq!(driver.memory.pools.set_current(0, 1), fail(Code::INVALID_VALUE), "another device's default one");
     }
 }

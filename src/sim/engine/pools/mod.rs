@@ -26,7 +26,7 @@ mod tests {
 
     /// So many bytes of it.
     pub(super) fn allocation(driver: &mut Driver, pool: u64, size: u64) -> u64 {
-        let pool = driver.memory.pools.find(pool).unwrap();
+        let pool = driver.memory.pools.find_pool(pool).unwrap();
         driver.allocate_from_pool(pool, size).unwrap()
     }
 
@@ -34,15 +34,15 @@ mod tests {
     fn a_pool_gives_out_what_it_may_and_its_place_is_used_again() {
         let mut driver = Driver::in_context();
         let small = driver.create_pool(PINNED, 0, FIRST, 4096).unwrap();
-        let at = driver.memory.pools.find(small).unwrap();
+        let at = driver.memory.pools.find_pool(small).unwrap();
         let a = allocation(&mut driver, small, 4000);
         assert_eq!(driver.allocate_from_pool(at, 512), fail(Code::OUT_OF_MEMORY));
         driver.destroy_pool(small).unwrap();
         assert!(driver.destroy_pool(small).unwrap_err().messages[0].contains("already marked"));
         let other = shareable(&mut driver);
-        assert_ne!(driver.memory.pools.find(other), Ok(at), "it is in use");
-        driver.free(a).unwrap();
+        assert_ne!(driver.memory.pools.find_pool(other), Ok(at), "it is in use");
+        driver.free_device(a).unwrap();
         let third = shareable(&mut driver);
-        assert_eq!(driver.memory.pools.find(third), Ok(at));
+        assert_eq!(driver.memory.pools.find_pool(third), Ok(at));
     }
 }

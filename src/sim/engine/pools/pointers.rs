@@ -5,8 +5,11 @@
 
 use super::super::answer::{Answer, fail, fail_if, invalid, invalid_if};
 use super::super::backing::Backing;
-use super::super::driver::{Allocation, Driver, Entry, Kind, Name, Origin, Retained, Shared, Stored, padded};
-use super::super::limits::random;
+use super::super::driver::{
+    Allocation, AllocationKind, Driver, ExportName, PointerEntry, PoolOrigin, PoolSharing, RetainedMemory,
+    StorePosition, padded_size,
+};
+use super::super::limits::random_bytes;
 use super::super::space::Region;
 use cupeer_spec::results::Result as Code;
 
@@ -17,7 +20,7 @@ const NO_POOL: &str = "Can't export a pointer that doesn't belong to CUmemoryPoo
 
 /// Content of the export data of a pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Locator {
+struct PointerLocator {
     /// Inode of the file that contains the pool's table.
     inode: u64,
     /// Offset of the pool's table in the file.
@@ -26,8 +29,8 @@ struct Locator {
     slot: u16,
 }
 
-impl Locator {
-    fn bytes(self) -> [u8; 64] {
+impl PointerLocator {
+    fn encode(self) -> [u8; 64] {
         let mut bytes = [0; 64];
         let words = [u64::from(std::process::id()), self.inode, self.table, self.token, self.slot.into()];
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -37,117 +40,106 @@ impl Locator {
     }
 
     /// Decodes export data; `None` if this driver did not write the bytes.
-    fn of(bytes: &[u8; 64]) -> Option<Locator> {
-        let mut words =
-            bytes.chunks_exact(8).map(|word| word.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)));
+    fn decode(bytes: &[u8; 64]) -> Option<PointerLocator> {
+        let mut words = bytes.chunks_exact(8).map(|word| word.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)));
         let mut next = || words.next().unwrap_or_default();
         let (pid, inode, table, token, slot) = (next(), next(), next(), next(), next());
-        (pid != 0 && token != 0).then_some(Locator { inode, table, token, slot: u16::try_from(slot).ok()? })
+        (pid != 0 && token != 0).then_some(PointerLocator { inode, table, token, slot: u16::try_from(slot).ok()? })
     }
 }
 
 /// Returns a random number that no other export has.
-fn token() -> u64 {
-    u64::from_ne_bytes(random()).max(1)
+fn random_token() -> u64 {
+    u64::from_ne_bytes(random_bytes()).max(1)
 }
 
 impl Driver {
     /// `cuMemPoolExportPointer`, after its null check. Each call for an allocation returns the same bytes.
     pub(crate) fn export_pool_pointer(&mut self, address: u64) -> Answer<[u8; 64]> {
-        let Some((base, allocation)) = self.memory.containing(address) else {
+        let Some((base, allocation)) = self.memory.allocation_at(address) else {
             return invalid("Could not find a valid allocation for this pointer");
         };
-        let (Kind::Pool { pool: at, shared }, Some(stored)) = (&allocation.kind, &allocation.stored) else {
+        let (AllocationKind::Pool { pool: at, shared }, Some(stored)) = (&allocation.kind, &allocation.stored) else {
             return invalid(NO_POOL);
         };
         let (at, shared, size) = (*at, *shared, allocation.size);
-        if matches!(shared, Shared::Imported { .. }) {
+        if matches!(shared, PoolSharing::Imported { .. }) {
             return invalid(NO_POOL);
         }
-        let entry = Entry { token: token(), offset: stored.offset, size };
+        let entry = PointerEntry { token: random_token(), offset: stored.offset, size };
         let pool = &mut self.memory.pools.pools[at];
-        invalid_if(
-            pool.types == 0,
-            "Can't export a pointer that doesn't belong to IPC-capable CUmemoryPool",
-        )?;
+        invalid_if(pool.types == 0, "Can't export a pointer that doesn't belong to IPC-capable CUmemoryPool")?;
         invalid_if(base != address, "Passed pointer needs to be base address of a previous allocation")?;
         // As recorded, the pool must have been exported before, but may already be destroyed.
         let table = pool.table.as_mut().ok_or(Code::INVALID_VALUE)?;
         let (slot, token) = match shared {
-            Shared::Exported { slot } => (slot, table.read(slot)?.token),
+            PoolSharing::Exported { slot } => (slot, table.read(slot)?.token),
             _ => (table.add(entry)?, entry.token),
         };
         let (inode, place) = (table.block.backing.inode(), table.block.part.offset);
-        if let Some(Allocation { kind: Kind::Pool { shared, .. }, .. }) = self.memory.get_mut(base) {
-            *shared = Shared::Exported { slot };
+        if let Some(Allocation { kind: AllocationKind::Pool { shared, .. }, .. }) = self.memory.get_mut(base) {
+            *shared = PoolSharing::Exported { slot };
         }
-        Ok(Locator { inode, table: place, token, slot }.bytes())
+        Ok(PointerLocator { inode, table: place, token, slot }.encode())
     }
 
     /// `cuMemPoolImportPointer`, after its null checks. A second import returns the same address.
     pub(crate) fn import_pool_pointer(&mut self, pool: u64, data: &[u8; 64]) -> Answer<u64> {
-        let at = self.memory.pools.find(pool)?;
+        let at = self.memory.pools.find_pool(pool)?;
         let pool = &self.memory.pools.pools[at];
-        invalid_if(pool.origin != Origin::Imported, "Cannot import onto a CUmemoryPool of this type")?;
-        let (Some(table), Some(locator)) = (&pool.table, Locator::of(data)) else {
+        invalid_if(pool.origin != PoolOrigin::Imported, "Cannot import onto a CUmemoryPool of this type")?;
+        let (Some(table), Some(locator)) = (&pool.table, PointerLocator::decode(data)) else {
             return invalid(NOTHING);
         };
         let block = &table.block;
         // The pointer must be of the pool that this process imported.
         invalid_if((locator.inode, locator.table) != (block.backing.inode(), block.part.offset), NOTHING)?;
         let token = locator.token;
-        if let Some(known) = self.memory.shared_as(at, Shared::Imported { token }) {
+        if let Some(known) = self.memory.find_shared(at, PoolSharing::Imported { token }) {
             return Ok(known);
         }
         let wanted = table.read(locator.slot)?;
         invalid_if(wanted.token != token || wanted.size == 0, NOTHING)?;
         let (backing, is_own) = (block.backing.clone(), block.is_own());
         // Memory of this process needs no lock: see `Driver::is_open`.
-        fail_if(!is_own && !backing.hold(wanted.offset), Code::OPERATING_SYSTEM)?;
+        fail_if(!is_own && !backing.lock_shared(wanted.offset), Code::OPERATING_SYSTEM)?;
         // With the lock, the memory stays, unless its owner released it before the lock.
         let let_go = |backing: &Backing| {
             if !is_own {
-                backing.let_go(wanted.offset)
+                backing.unlock(wanted.offset)
             }
         };
         if table.read(locator.slot) != Ok(wanted) {
             let_go(&backing);
             return invalid(NOTHING);
         }
-        let Entry { offset, size, .. } = wanted;
+        let PointerEntry { offset, size, .. } = wanted;
         let device = pool.device;
-        let (Some(taken), Some(address)) = (padded(size), self.space.take(size, Region::Pools)) else {
+        let (Some(taken), Some(address)) = (padded_size(size), self.space.take_addresses(size, Region::Pools)) else {
             let_go(&backing);
             return fail(Code::OUT_OF_MEMORY);
         };
         // The imported memory belongs to no context.
-        let kind = Kind::Pool { pool: at, shared: Shared::Imported { token } };
+        let kind = AllocationKind::Pool { pool: at, shared: PoolSharing::Imported { token } };
         let allocation = Allocation { sync_memops: false, ..Allocation::new(size, kind, 0, device) };
-        let allocation = allocation.stored(Stored { backing, offset });
+        let allocation = allocation.with_store(StorePosition { backing, offset });
         self.memory.insert(address, allocation);
         self.memory.pools.add_use(at, taken);
         Ok(address)
     }
 
     /// Releases the memory of a pool's allocation.
-    pub(crate) fn give_pooled(
-        &mut self,
-        pool: usize,
-        shared: Shared,
-        device: usize,
-        offset: u64,
-        taken: u64,
-    ) {
+    pub(crate) fn release_pooled(&mut self, pool: usize, shared: PoolSharing, device: usize, offset: u64, taken: u64) {
         let table = self.memory.pools.pools[pool].table.as_ref();
         match (shared, table) {
             // As recorded, freed memory can still be imported; here, until the memory is needed again.
-            (Shared::Exported { slot }, Some(_)) => {
-                let name = Some(Name::Pointer { pool, slot });
-                self.stores.keep(Retained { device, offset, size: taken, name });
+            (PoolSharing::Exported { slot }, Some(_)) => {
+                let name = Some(ExportName::Pointer { pool, slot });
+                self.stores.keep_retained(RetainedMemory { device, offset, size: taken, name });
             }
-            (Shared::Imported { .. }, Some(table)) if table.block.is_own() => {}
-            (Shared::Imported { .. }, Some(table)) => table.block.backing.let_go(offset),
-            _ => self.give_store(device, offset, taken),
+            (PoolSharing::Imported { .. }, Some(table)) if table.block.is_own() => {}
+            (PoolSharing::Imported { .. }, Some(table)) => table.block.backing.unlock(offset),
+            _ => self.return_memory(device, offset, taken),
         }
         self.subtract_use(pool, taken);
     }
@@ -170,12 +162,12 @@ mod tests {
 
     #[test]
     fn bytes_say_all_and_begin_with_the_pid() {
-        let locator = Locator { inode: 5, table: 6 << 20, token: u64::MAX, slot: 7 };
-        let bytes = locator.bytes();
-        assert_eq!(Locator::of(&bytes), Some(locator));
+        let locator = PointerLocator { inode: 5, table: 6 << 20, token: u64::MAX, slot: 7 };
+        let bytes = locator.encode();
+        assert_eq!(PointerLocator::decode(&bytes), Some(locator));
         assert_eq!(bytes[..4], std::process::id().to_le_bytes());
-        assert_eq!(Locator::of(&[0; 64]), None);
-        assert_eq!(Locator::of(&[0xff; 64]), None);
+        assert_eq!(PointerLocator::decode(&[0; 64]), None);
+        assert_eq!(PointerLocator::decode(&[0xff; 64]), None);
     }
 
     #[test]
@@ -189,22 +181,19 @@ mod tests {
         let said = |answer: Answer<u64>| answer.unwrap_err().messages.remove(0);
         assert_eq!(said(importer.import_pool_pointer(wrong, &data)), NOTHING);
         assert_eq!(said(importer.import_pool_pointer(there, &[0; 64])), NOTHING);
-        assert_eq!(
-            said(exporter.import_pool_pointer(pool, &data)),
-            "Cannot import onto a CUmemoryPool of this type"
-        );
+        assert_eq!(said(exporter.import_pool_pointer(pool, &data)), "Cannot import onto a CUmemoryPool of this type");
         let first = importer.import_pool_pointer(there, &data).unwrap();
         assert_eq!(importer.import_pool_pointer(there, &data), Ok(first));
         assert_eq!(importer.export_pool_pointer(first).unwrap_err().code, Code::INVALID_VALUE);
-        importer.free(first).unwrap();
-        assert_eq!(importer.free(first), fail(Code::INVALID_VALUE));
-        exporter.free(at).unwrap();
+        importer.free_device(first).unwrap();
+        assert_eq!(importer.free_device(first), fail(Code::INVALID_VALUE));
+        exporter.free_device(at).unwrap();
         // Freed memory stays until its place is needed.
         let late = importer.import_pool_pointer(there, &data).unwrap();
         exporter.memory_info(0);
-        importer.free(late).unwrap();
+        importer.free_device(late).unwrap();
         let late = importer.import_pool_pointer(there, &data).unwrap();
-        importer.free(late).unwrap();
+        importer.free_device(late).unwrap();
         // The new memory in its place is not the exported memory.
         let at = allocation(&mut exporter, pool, 4096);
         exporter.export_pool_pointer(at).unwrap();
@@ -218,14 +207,14 @@ mod tests {
         let at = allocation(&mut exporter, pool, 4096);
         let data = exporter.export_pool_pointer(at).unwrap();
         let open = importer.import_pool_pointer(there, &data).unwrap();
-        exporter.free(at).unwrap();
+        exporter.free_device(at).unwrap();
         let other = allocation(&mut exporter, pool, 4096);
         let place = |driver: &Driver, at| {
-            driver.memory.containing(at).and_then(|(_, a)| a.stored.clone()).map(|stored| stored.offset)
+            driver.memory.allocation_at(at).and_then(|(_, a)| a.stored.clone()).map(|stored| stored.offset)
         };
         assert_ne!(place(&exporter, other), place(&importer, open));
-        importer.free(open).unwrap();
-        exporter.free(other).unwrap();
+        importer.free_device(open).unwrap();
+        exporter.free_device(other).unwrap();
     }
 
     #[test]
@@ -241,11 +230,11 @@ mod tests {
         let there = driver.import_pool_pointer(own, &data).unwrap();
         assert_ne!(there, at);
         let before = driver.memory_info(0).0;
-        driver.free(at).unwrap();
+        driver.free_device(at).unwrap();
         driver.destroy_pool(pool).unwrap();
         assert!(driver.destroy_pool(own).is_err(), "a pointer is open");
         assert_eq!(driver.memory_info(0).0, before);
-        driver.free(there).unwrap();
+        driver.free_device(there).unwrap();
         driver.destroy_pool(own).unwrap();
         assert_eq!(driver.memory_info(0).0, free);
     }
@@ -264,9 +253,7 @@ mod tests {
         driver.export_pool_pointer(at).unwrap();
         let plain = driver.allocate_from_pool(0, 512).unwrap();
         assert!(said(driver.export_pool_pointer(plain)).ends_with("belong to IPC-capable CUmemoryPool"));
-        let legacy = driver.allocate(512, false).unwrap();
-        assert!(
-            said(driver.export_pool_pointer(legacy)).ends_with("belong to CUmemoryPool based allocation")
-        );
+        let legacy = driver.allocate_device(512, false).unwrap();
+        assert!(said(driver.export_pool_pointer(legacy)).ends_with("belong to CUmemoryPool based allocation"));
     }
 }

@@ -2,8 +2,8 @@
 
 use super::super::answer::{Answer, fail, fail_if, invalid};
 use super::super::descriptors::GRANULARITY;
-use super::super::driver::{ALL_HOSTS, Behind, DEVICE, Driver, Kind, Rights, may_access};
-use super::mappings::check_start;
+use super::super::driver::{ALL_HOSTS, AccessRights, AllocationKind, DEVICE, Driver, HandleTarget, rights_of};
+use super::mappings::check_alignment;
 use cupeer_spec::abi::{CUmemAccessDesc, CUmemLocation};
 use cupeer_spec::results::Result as Code;
 
@@ -15,7 +15,7 @@ impl Driver {
     /// `cuMemSetAccess`, after its null check. If one of the requests is wrong, nothing changes.
     pub(crate) fn set_access(&mut self, start: u64, size: u64, wishes: &[CUmemAccessDesc]) -> Answer {
         for (index, wish) in wishes.iter().enumerate() {
-            if Rights::of(wish.flags).is_none() {
+            if AccessRights::from_flags(wish.flags).is_none() {
                 return invalid(format!("Index {index}: Invalid flag specified ({:#x})", wish.flags.0));
             }
             let kind = wish.location.kind.0;
@@ -26,7 +26,7 @@ impl Driver {
                 return invalid(text);
             }
         }
-        check_start(start)?;
+        check_alignment(start)?;
         if !size.is_multiple_of(GRANULARITY) {
             return invalid(format!("Size not aligned to minimum granularity ({GRANULARITY:#x} bytes)"));
         }
@@ -34,17 +34,17 @@ impl Driver {
         let mut granted = Vec::new();
         for wish in wishes {
             fail_if(wish.location.kind.0 != DEVICE, Code::NOT_SUPPORTED)?;
-            let device = self.ordinal(wish.location.id).or(fail(Code::INVALID_VALUE))?;
-            let rights = Rights::of(wish.flags).unwrap_or(Rights::Nothing);
+            let device = self.check_ordinal(wish.location.id).or(fail(Code::INVALID_VALUE))?;
+            let rights = AccessRights::from_flags(wish.flags).unwrap_or(AccessRights::Nothing);
             fail_if(
-                rights > Rights::Nothing && !mappings.iter().all(|base| self.reaches_mapping(device, *base)),
+                rights > AccessRights::Nothing && !mappings.iter().all(|base| self.can_reach_mapping(device, *base)),
                 Code::INVALID_DEVICE,
             )?;
             granted.push((device, rights));
         }
         for base in mappings {
-            if let Some((_, allocation)) = self.memory.containing_mut(base)
-                && let Kind::Mapped(mapping) = &mut allocation.kind
+            if let Some((_, allocation)) = self.memory.allocation_at_mut(base)
+                && let AllocationKind::Mapped(mapping) = &mut allocation.kind
             {
                 for (device, rights) in &granted {
                     mapping.rights.retain(|(known, _)| known != device);
@@ -58,8 +58,8 @@ impl Driver {
     /// Returns the bases of the mappings in a range. Fails unless the range begins and ends at the borders of
     /// mappings. As recorded, the range may have holes: then only the mappings before the first hole count.
     fn whole_mappings(&self, start: u64, size: u64) -> Answer<Vec<u64>> {
-        if let Some((_, allocation)) = self.memory.containing(start)
-            && !matches!(allocation.kind, Kind::Mapped(_))
+        if let Some((_, allocation)) = self.memory.allocation_at(start)
+            && !matches!(allocation.kind, AllocationKind::Mapped(_))
         {
             return invalid("Address range not fully mapped with cuMemMap or equivalent");
         }
@@ -76,30 +76,30 @@ impl Driver {
     }
 
     /// Returns true if a device can reach the memory of a mapping over a link, or joined its multicast object.
-    fn reaches_mapping(&self, device: usize, base: u64) -> bool {
+    fn can_reach_mapping(&self, device: usize, base: u64) -> bool {
         let here = self.visible[device];
         self.mapping_at(base).is_some_and(|(_, mapping)| {
             let home = match &mapping.behind {
-                Behind::Memory(block) => block.part.device,
-                Behind::Multicast(object) => return object.has(here) == Ok(true),
+                HandleTarget::Memory(block) => block.part.device,
+                HandleTarget::Multicast(object) => return object.has_device(here) == Ok(true),
             };
             self.has_path(here, home)
         })
     }
 
-    /// `cuMemGetAccess`, for a place that [`Driver::check_place`] knows: 0 for memory that was not mapped by
+    /// `cuMemGetAccess`, for a place that [`Driver::check_access_location`] knows: 0 for memory that was not mapped by
     /// `cuMemMap`; `None` if the address is in no allocation.
-    pub(crate) fn access(&self, place: &CUmemLocation, address: u64) -> Option<u64> {
-        let (_, allocation) = self.memory.containing(address)?;
-        let Kind::Mapped(mapping) = &allocation.kind else { return Some(0) };
+    pub(crate) fn query_access(&self, place: &CUmemLocation, address: u64) -> Option<u64> {
+        let (_, allocation) = self.memory.allocation_at(address)?;
+        let AllocationKind::Mapped(mapping) = &allocation.kind else { return Some(0) };
         let ordinal = usize::try_from(place.id).ok().filter(|_| place.kind.0 == DEVICE);
-        Some(ordinal.map_or(Rights::Nothing, |ordinal| may_access(mapping, ordinal)) as u64)
+        Some(ordinal.map_or(AccessRights::Nothing, |ordinal| rights_of(mapping, ordinal)) as u64)
     }
 
     /// Fails if a location cannot be queried by `cuMemGetAccess`.
-    pub(crate) fn check_place(&self, place: &CUmemLocation) -> Answer {
+    pub(crate) fn check_access_location(&self, place: &CUmemLocation) -> Answer {
         match place.kind.0 {
-            DEVICE => self.ordinal(place.id).map(|_| ()).or(fail(Code::INVALID_DEVICE)),
+            DEVICE => self.check_ordinal(place.id).map(|_| ()).or(fail(Code::INVALID_DEVICE)),
             kind if ALL_HOSTS.contains(&kind) => Ok(()),
             _ => fail(Code::INVALID_DEVICE),
         }
@@ -122,16 +122,16 @@ mod tests {
         let at = driver.reserve_addresses(6 * GRANULE, 0, 0).unwrap();
         for (granule, granules) in [(0, 1), (1, 2), (5, 1)] {
             let handle = allocation(&mut driver, 0, granules);
-            driver.map(at + granule * GRANULE, granules * GRANULE, 0, handle).unwrap();
+            driver.map_allocation(at + granule * GRANULE, granules * GRANULE, 0, handle).unwrap();
         }
         for (from, granules) in [(0, 2), (0, 4), (1, 1), (2, 1), (3, 1), (4, 2), (5, 2)] {
             let answer = grant(&mut driver, at + from * GRANULE, granules, 0, 3);
             assert_eq!(answer, fail(Code::INVALID_VALUE), "{from} {granules}");
         }
         grant(&mut driver, at, 6, 0, 3).unwrap();
-        let of = |granule: u64| driver.access(&FIRST, at + granule * GRANULE);
+        let of = |granule: u64| driver.query_access(&FIRST, at + granule * GRANULE);
         assert_eq!([of(0), of(2), of(3), of(5)], [Some(3), Some(3), None, Some(0)]);
-        assert_eq!(driver.access(&SECOND, at), Some(0));
+        assert_eq!(driver.query_access(&SECOND, at), Some(0));
     }
 
     #[test]
@@ -139,13 +139,13 @@ mod tests {
         let mut driver = driver();
         let at = driver.reserve_addresses(GRANULE, 0, 0).unwrap();
         let handle = allocation(&mut driver, 1, 1);
-        driver.map(at, GRANULE, 0, handle).unwrap();
+        driver.map_allocation(at, GRANULE, 0, handle).unwrap();
         let wish = |location, flags| CUmemAccessDesc { location, flags: CUmemAccess_flags(flags) };
         let nowhere = CUmemLocation { id: 99, ..FIRST };
         assert!(driver.set_access(at, GRANULE, &[wish(FIRST, 3), wish(nowhere, 3)]).is_err());
-        assert_eq!(driver.access(&FIRST, at), Some(0));
+        assert_eq!(driver.query_access(&FIRST, at), Some(0));
         driver.set_access(at, GRANULE, &[wish(FIRST, 3), wish(SECOND, 1), wish(FIRST, 1)]).unwrap();
-        assert_eq!((driver.access(&FIRST, at), driver.access(&SECOND, at)), (Some(1), Some(1)));
+        assert_eq!((driver.query_access(&FIRST, at), driver.query_access(&SECOND, at)), (Some(1), Some(1)));
         assert_eq!(driver.set_access(at, GRANULE, &[wish(FIRST, 2)]).unwrap_err().messages.len(), 1);
     }
 
@@ -154,7 +154,7 @@ mod tests {
         let mut driver = Driver::new(Topology::parse("none:2").unwrap(), vec![0, 1]);
         let at = driver.reserve_addresses(GRANULE, 0, 0).unwrap();
         let handle = allocation(&mut driver, 0, 1);
-        driver.map(at, GRANULE, 0, handle).unwrap();
+        driver.map_allocation(at, GRANULE, 0, handle).unwrap();
         assert_eq!(grant(&mut driver, at, 1, 1, 3), fail(Code::INVALID_DEVICE));
         grant(&mut driver, at, 1, 1, 0).unwrap();
         grant(&mut driver, at, 1, 0, 3).unwrap();

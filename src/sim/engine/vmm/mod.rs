@@ -11,7 +11,7 @@ mod places;
 mod reservations;
 mod sharing;
 
-pub(crate) use multicast::{Memory, Part};
+pub(crate) use multicast::{MemoryToBind, MulticastPart};
 pub(crate) use sharing::NO_HANDLE;
 
 #[cfg(test)]
@@ -55,10 +55,6 @@ mod tests {
         flags: i32,
     ) -> super::super::answer::Answer {
         let location = CUmemLocation { kind: CUmemLocationType(1), id: device };
-        driver.set_access(
-            at,
-            granules * GRANULE,
-            &[CUmemAccessDesc { location, flags: CUmemAccess_flags(flags) }],
-        )
+        driver.set_access(at, granules * GRANULE, &[CUmemAccessDesc { location, flags: CUmemAccess_flags(flags) }])
     }
 }

@@ -6,11 +6,11 @@
 use super::super::answer::{Answer, fail, fail_if, invalid};
 use super::super::descriptors::GRANULARITY;
 use super::super::driver::{
-    Behind, Bound, DEVICE_TYPES, Driver, FABRIC, Handle, Mapping, Rights, may_access,
+    AccessRights, AllocationHandle, BoundMemory, DEVICE_TYPES, Driver, FABRIC, HandleTarget, Mapping, rights_of,
 };
-use super::super::multicasts::{Binding, Multicast, Shape};
-use super::super::places::{Messages, Piece, Pieces, Place};
-use super::handles::unknown;
+use super::super::multicasts::{Binding, Multicast, MulticastShape};
+use super::super::places::{FilePiece, FilePieces, RangeMessages, Storage};
+use super::handles::unknown_handle;
 use cupeer_spec::abi::{CUmemAllocationFlags, CUmulticastObjectProp};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use std::sync::Arc;
 /// A part of a multicast object, and the device whose memory is bound there; the device is `None` if the
 /// memory determines it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct MulticastPart {
     pub device: Option<i32>,
-    pub at: u64,
+    pub offset: u64,
     pub size: u64,
 }
 
-impl Part {
-    /// Fails unless this can be a part of an object of `whole` bytes.
+impl MulticastPart {
+    /// Fails unless an object of `whole` bytes can have such a part.
     fn check(&self, whole: u64) -> Answer {
-        let is_even = self.at.is_multiple_of(GRANULARITY) && self.size.is_multiple_of(GRANULARITY);
-        let is_inside = self.at.checked_add(self.size).is_some_and(|end| end <= whole);
+        let is_even = self.offset.is_multiple_of(GRANULARITY) && self.size.is_multiple_of(GRANULARITY);
+        let is_inside = self.offset.checked_add(self.size).is_some_and(|end| end <= whole);
         if self.size > 0 && is_even && is_inside { Ok(()) } else { fail(Code::INVALID_VALUE) }
     }
 }
 
 /// The memory that a program binds to a multicast object.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Memory {
+pub(crate) enum MemoryToBind {
     /// An allocation, by its handle, and the offset in it.
     Handle(u64, u64),
     /// The mapped memory at an address.
@@ -50,60 +50,57 @@ impl Driver {
         let (devices, size) = (u64::from(numDevices), size as u64);
         let fits = (1..=self.machine.devices.len() as u64).contains(&devices);
         let is_even = size > 0 && size.is_multiple_of(GRANULARITY);
-        fail_if(
-            !fits || !is_even || flags != 0 || handleTypes & !(DEVICE_TYPES as u64) != 0,
-            Code::INVALID_VALUE,
-        )?;
+        fail_if(!fits || !is_even || flags != 0 || handleTypes & !(DEVICE_TYPES as u64) != 0, Code::INVALID_VALUE)?;
         if handleTypes & FABRIC as u64 != 0 {
             // The machine has no IMEX channel.
             return fail(Code::NOT_PERMITTED);
         }
         let object =
-            Multicast::create(Shape { devices, size, types: handleTypes }).ok_or(Code::OUT_OF_MEMORY)?;
+            Multicast::create(MulticastShape { devices, size, types: handleTypes }).ok_or(Code::OUT_OF_MEMORY)?;
         self.add_multicast(object, handleTypes as i32)
     }
 
     /// Adds a handle for a multicast object.
     pub(super) fn add_multicast(&mut self, object: Arc<Multicast>, types: i32) -> Answer<u64> {
-        self.add_handle(Handle::new(Behind::Multicast(object), types, CUmemAllocationFlags::default()))
+        self.add_handle(AllocationHandle::new(HandleTarget::Multicast(object), types, CUmemAllocationFlags::default()))
     }
 
-    fn object(&self, number: u64) -> Answer<&Arc<Multicast>> {
+    fn multicast_of_handle(&self, number: u64) -> Answer<&Arc<Multicast>> {
         match &self.handle(number)?.behind {
-            Behind::Multicast(object) => Ok(object),
-            Behind::Memory(_) => Err(unknown()),
+            HandleTarget::Multicast(object) => Ok(object),
+            HandleTarget::Memory(_) => Err(unknown_handle()),
         }
     }
 
     /// Returns true if all devices joined the multicast object with a handle, or if the handle is of an
     /// allocation.
-    pub(crate) fn is_gathered(&self, number: u64) -> Answer<bool> {
+    pub(crate) fn has_all_devices(&self, number: u64) -> Answer<bool> {
         match &self.handle(number)?.behind {
-            Behind::Multicast(object) => object.is_whole(),
-            Behind::Memory(_) => Ok(true),
+            HandleTarget::Multicast(object) => object.has_all_devices(),
+            HandleTarget::Memory(_) => Ok(true),
         }
     }
 
     /// `cuMulticastAddDevice`.
     pub(crate) fn join_multicast(&mut self, number: u64, device: i32) -> Answer {
-        let object = self.object(number)?;
-        let ordinal = self.ordinal(device).or(fail(Code::INVALID_DEVICE))?;
-        object.join(self.visible[ordinal])
+        let object = self.multicast_of_handle(number)?;
+        let ordinal = self.check_ordinal(device).or(fail(Code::INVALID_DEVICE))?;
+        object.add_device(self.visible[ordinal])
     }
 
     /// `cuMulticastBindMem` and `cuMulticastBindAddr`, once all devices have joined.
-    pub(crate) fn bind(&mut self, number: u64, part: Part, memory: Memory) -> Answer {
-        let object = self.object(number)?.clone();
+    pub(crate) fn bind_multicast(&mut self, number: u64, part: MulticastPart, memory: MemoryToBind) -> Answer {
+        let object = self.multicast_of_handle(number)?.clone();
         part.check(object.shape.size)?;
         let (source, offset) = match memory {
-            Memory::Handle(handle, offset) => (handle, offset),
-            Memory::Address(address) => {
+            MemoryToBind::Handle(handle, offset) => (handle, offset),
+            MemoryToBind::Address(address) => {
                 let (base, mapping) = self.mapping_at(address).ok_or(Code::INVALID_VALUE)?;
                 (mapping.handle, address - base)
             }
         };
         let handle = self.handle(source)?;
-        let Behind::Memory(block) = &handle.behind else { return fail(Code::INVALID_VALUE) };
+        let HandleTarget::Memory(block) = &handle.behind else { return fail(Code::INVALID_VALUE) };
         let block = block.clone();
         let is_inside = offset.checked_add(part.size).is_some_and(|end| end <= block.part.size);
         fail_if(!offset.is_multiple_of(GRANULARITY) || !is_inside, Code::INVALID_VALUE)?;
@@ -111,33 +108,32 @@ impl Driver {
         let leaves = object.shape.types != 0 || object.is_imported;
         fail_if(leaves && handle.types == 0 && !handle.is_imported, Code::INVALID_VALUE)?;
         let device = block.part.device;
-        let named =
-            part.device.map(|named| self.ordinal(named)).transpose().or(fail(Code::INVALID_DEVICE))?;
+        let named = part.device.map(|named| self.check_ordinal(named)).transpose().or(fail(Code::INVALID_DEVICE))?;
         fail_if(named.is_some_and(|named| self.visible[named] != device), Code::INVALID_DEVICE)?;
-        fail_if(!object.has(device)?, Code::INVALID_DEVICE)?;
+        fail_if(!object.has_device(device)?, Code::INVALID_DEVICE)?;
         let binding = Binding {
             device: device as u64,
-            at: part.at,
+            at: part.offset,
             size: part.size,
             pid: std::process::id().into(),
-            descriptor: block.backing.number() as u64,
+            descriptor: block.backing.descriptor_number() as u64,
             inode: block.backing.inode(),
             offset: block.part.offset + offset,
         };
-        let index = object.bind(binding)?;
-        self.handle_mut(number)?.bound.push(Bound { index, binding, block });
+        let index = object.add_binding(binding)?;
+        self.handle_mut(number)?.bound.push(BoundMemory { index, binding, block });
         Ok(())
     }
 
     /// `cuMulticastUnbind`: removes the binding of this process to exactly this part.
-    pub(crate) fn unbind(&mut self, number: u64, part: Part) -> Answer {
-        let object = self.object(number)?.clone();
+    pub(crate) fn unbind_multicast(&mut self, number: u64, part: MulticastPart) -> Answer {
+        let object = self.multicast_of_handle(number)?.clone();
         part.check(object.shape.size)?;
-        let ordinal = self.ordinal(part.device.unwrap_or(-1)).or(fail(Code::INVALID_DEVICE))?;
+        let ordinal = self.check_ordinal(part.device.unwrap_or(-1)).or(fail(Code::INVALID_DEVICE))?;
         let device = self.visible[ordinal] as u64;
-        let is_it = |bound: &Bound| {
+        let is_it = |bound: &BoundMemory| {
             let Binding { device: of, at, size, .. } = bound.binding;
-            (of, at, size) == (device, part.at, part.size)
+            (of, at, size) == (device, part.offset, part.size)
         };
         // Another handle of the same object may have the binding.
         let found = self.multicasts_mut().find_map(|(known, handle)| {
@@ -145,16 +141,16 @@ impl Driver {
             Some((known, handle.bound.swap_remove(index)))
         });
         let (known, bound) = found.ok_or(Code::INVALID_VALUE)?;
-        known.unbind(bound.index);
-        self.drop_block(bound.block);
+        known.remove_binding(bound.index);
+        self.release_block(bound.block);
         Ok(())
     }
 
     /// Removes the bindings that this process made through a handle that was released.
-    pub(super) fn unbind_all(&mut self, object: &Multicast, all: Vec<Bound>) {
+    pub(super) fn unbind_all(&mut self, object: &Multicast, all: Vec<BoundMemory>) {
         for bound in all {
-            object.unbind(bound.index);
-            self.drop_block(bound.block);
+            object.remove_binding(bound.index);
+            self.release_block(bound.block);
         }
     }
 
@@ -165,10 +161,10 @@ impl Driver {
         (base, mapping, object): (u64, &Mapping, &Multicast),
         (start, extent): (u64, u64),
         device: usize,
-        words: &Messages,
-    ) -> Answer<Place> {
+        words: &RangeMessages,
+    ) -> Answer<Storage> {
         fail_if(
-            may_access(mapping, device) < Rights::ReadWrite || words.read_only.is_none(),
+            rights_of(mapping, device) < AccessRights::ReadWrite || words.read_only.is_none(),
             Code::INVALID_VALUE,
         )?;
         let at = start - base;
@@ -177,64 +173,59 @@ impl Driver {
         }
         let mut bound: Vec<Binding> = object.bindings().map(|(_, binding)| binding).collect();
         bound.sort_by_key(|binding| binding.at);
-        let of = |device| pieces(bound.iter().filter(|binding| binding.device == device), at, extent);
-        let copies = object.devices()?.map(of).collect::<Answer<Vec<Pieces>>>()?;
-        Ok(Place::Copies(Arc::new(copies), 0))
+        let of = |device| bound_pieces(bound.iter().filter(|binding| binding.device == device), at, extent);
+        let copies = object.joined_devices()?.map(of).collect::<Answer<Vec<FilePieces>>>()?;
+        Ok(Storage::Copies(Arc::new(copies), 0))
     }
 }
 
 /// Returns the memory that a device has bound to a range. Fails if a part of the range has no memory.
-fn pieces<'a>(bound: impl Iterator<Item = &'a Binding>, at: u64, extent: u64) -> Answer<Pieces> {
+fn bound_pieces<'a>(bound: impl Iterator<Item = &'a Binding>, at: u64, extent: u64) -> Answer<FilePieces> {
     let mut pieces = Vec::new();
     let mut done = 0;
-    for binding in bound.filter(|binding| binding.touches(at, extent)) {
+    for binding in bound.filter(|binding| binding.overlaps(at, extent)) {
         if binding.at > at + done {
             break;
         }
         let within = at + done - binding.at;
         let length = (binding.size - within).min(extent - done);
-        let backing = Arc::new(binding.open().ok_or(Code::INVALID_VALUE)?);
-        pieces.push(Piece { from: done, length, backing, offset: binding.offset + within });
+        let backing = Arc::new(binding.open_file().ok_or(Code::INVALID_VALUE)?);
+        pieces.push(FilePiece { from: done, length, backing, offset: binding.offset + within });
         done += length;
     }
-    if done == extent { Ok(Pieces(pieces)) } else { fail(Code::INVALID_VALUE) }
+    if done == extent { Ok(FilePieces(pieces)) } else { fail(Code::INVALID_VALUE) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::transfers::{Role, Shape, Side};
+    use super::super::super::transfers::{AddressRole, TransferShape, TransferSide};
     use super::super::tests::{GRANULE, allocation, driver, grant, on};
     use super::*;
     use cupeer_topology::Topology;
 
-    const WHOLE: Part = Part { device: None, at: 0, size: 2 * GRANULE };
+    const WHOLE: MulticastPart = MulticastPart { device: None, offset: 0, size: 2 * GRANULE };
 
     fn wanted(devices: u32, granules: u64, types: u64) -> CUmulticastObjectProp {
-        CUmulticastObjectProp {
-            numDevices: devices,
-            size: (granules * GRANULE) as usize,
-            handleTypes: types,
-            flags: 0,
-        }
+        CUmulticastObjectProp { numDevices: devices, size: (granules * GRANULE) as usize, handleTypes: types, flags: 0 }
     }
 
     /// A multicast object of both devices, of two granules.
     fn object(driver: &mut Driver) -> u64 {
         let object = driver.create_multicast(&wanted(2, 2, 1)).unwrap();
-        assert_eq!(driver.is_gathered(object), Ok(false));
+        assert_eq!(driver.has_all_devices(object), Ok(false));
         driver.join_multicast(object, 1).unwrap();
         driver.join_multicast(object, 0).unwrap();
-        assert_eq!(driver.is_gathered(object), Ok(true));
+        assert_eq!(driver.has_all_devices(object), Ok(true));
         object
     }
 
-    fn flat(address: u64) -> Side {
-        Side::flat(address, Role::Any)
+    fn flat(address: u64) -> TransferSide {
+        TransferSide::flat(address, AddressRole::Any)
     }
 
     fn mapped(driver: &mut Driver, handle: u64, device: i32) -> u64 {
         let at = driver.reserve_addresses(2 * GRANULE, 0, 0).unwrap();
-        driver.map(at, 2 * GRANULE, 0, handle).unwrap();
+        driver.map_allocation(at, 2 * GRANULE, 0, handle).unwrap();
         grant(driver, at, 2, device, 3).unwrap();
         at
     }
@@ -246,31 +237,37 @@ mod tests {
         let both = [0, 1].map(|device| allocation(&mut driver, device, 2));
         let at = mapped(&mut driver, object, 0);
         let text = *b"to all of you";
-        let shape = Shape::flat(text.len() as u64);
-        driver.bind(object, WHOLE, Memory::Handle(both[0], 0)).unwrap();
-        let write = |driver: &Driver| driver.copy(flat(at + GRANULE - 5), flat(text.as_ptr() as u64), shape);
+        let shape = TransferShape::flat(text.len() as u64);
+        driver.bind_multicast(object, WHOLE, MemoryToBind::Handle(both[0], 0)).unwrap();
+        let write = |driver: &Driver| driver.look_up_copy(flat(at + GRANULE - 5), flat(text.as_ptr() as u64), shape);
         assert!(write(&driver).is_err(), "a device has nothing bound there");
         let own = mapped(&mut driver, both[1], 0);
         for granule in [1, 0] {
             let (at, size) = (granule * GRANULE, GRANULE);
-            driver.bind(object, Part { device: Some(1), at, size }, Memory::Address(own + at)).unwrap();
+            driver
+                .bind_multicast(
+                    object,
+                    MulticastPart { device: Some(1), offset: at, size },
+                    MemoryToBind::Address(own + at),
+                )
+                .unwrap();
         }
         write(&driver).unwrap().run().unwrap();
         let first = mapped(&mut driver, both[0], 0);
         for address in [first, own] {
             let mut back = [0u8; 13];
             driver
-                .copy(flat(back.as_mut_ptr() as u64), flat(address + GRANULE - 5), shape)
+                .look_up_copy(flat(back.as_mut_ptr() as u64), flat(address + GRANULE - 5), shape)
                 .unwrap()
                 .run()
                 .unwrap();
             assert_eq!(back, text);
         }
-        assert!(driver.copy(flat(own), flat(at), shape).is_err(), "nothing is read from it");
-        driver.fill(at, 0, 1, 7, 2 * GRANULE, 1).unwrap().run().unwrap();
+        assert!(driver.look_up_copy(flat(own), flat(at), shape).is_err(), "nothing is read from it");
+        driver.look_up_fill(at, 0, 1, 7, 2 * GRANULE, 1).unwrap().run().unwrap();
         let mut byte = 0u8;
         driver
-            .copy(flat(&raw mut byte as u64), flat(own + 2 * GRANULE - 1), Shape::flat(1))
+            .look_up_copy(flat(&raw mut byte as u64), flat(own + 2 * GRANULE - 1), TransferShape::flat(1))
             .unwrap()
             .run()
             .unwrap();
@@ -283,15 +280,18 @@ mod tests {
         let (free, _) = driver.memory_info(0);
         let object = object(&mut driver);
         let memory = allocation(&mut driver, 0, 2);
-        driver.bind(object, WHOLE, Memory::Handle(memory, 0)).unwrap();
-        assert!(driver.bind(object, WHOLE, Memory::Handle(memory, 0)).is_err(), "something is bound there");
+        driver.bind_multicast(object, WHOLE, MemoryToBind::Handle(memory, 0)).unwrap();
+        assert!(
+            driver.bind_multicast(object, WHOLE, MemoryToBind::Handle(memory, 0)).is_err(),
+            "something is bound there"
+        );
         driver.release_allocation(memory).unwrap();
         assert_eq!(driver.memory_info(0).0, free - 2 * GRANULE);
-        assert!(driver.unbind(object, Part { device: Some(1), ..WHOLE }).is_err());
-        driver.unbind(object, Part { device: Some(0), ..WHOLE }).unwrap();
+        assert!(driver.unbind_multicast(object, MulticastPart { device: Some(1), ..WHOLE }).is_err());
+        driver.unbind_multicast(object, MulticastPart { device: Some(0), ..WHOLE }).unwrap();
         assert_eq!(driver.memory_info(0).0, free);
         let memory = allocation(&mut driver, 0, 2);
-        driver.bind(object, WHOLE, Memory::Handle(memory, 0)).unwrap();
+        driver.bind_multicast(object, WHOLE, MemoryToBind::Handle(memory, 0)).unwrap();
         driver.release_allocation(memory).unwrap();
         driver.release_allocation(object).unwrap();
         assert_eq!(driver.memory_info(0).0, free, "it went with the object");
@@ -301,7 +301,7 @@ mod tests {
     fn another_driver_joins_and_binds() {
         let mut first = driver();
         // The second driver's context becomes current in this thread.
-        let here = first.current().unwrap();
+        let here = first.current_context_handle().unwrap();
         let mut second = driver();
         let object = first.create_multicast(&wanted(2, 2, 1)).unwrap();
         let descriptor = first.export_allocation(object, 1, 0).unwrap();
@@ -309,23 +309,28 @@ mod tests {
         // SAFETY: the descriptor is the test's own.
         unsafe { libc::close(descriptor) };
         first.join_multicast(object, 0).unwrap();
-        assert_eq!(second.is_gathered(imported), Ok(false));
+        assert_eq!(second.has_all_devices(imported), Ok(false));
         assert!(second.join_multicast(imported, 0).is_err(), "it is there");
         second.join_multicast(imported, 1).unwrap();
-        assert_eq!(first.is_gathered(object), Ok(true));
+        assert_eq!(first.has_all_devices(object), Ok(true));
         let private = second.create_allocation(2 * GRANULE, &on(1, 0)).unwrap();
-        assert_eq!(second.bind(imported, WHOLE, Memory::Handle(private, 0)), fail(Code::INVALID_VALUE));
+        assert_eq!(second.bind_multicast(imported, WHOLE, MemoryToBind::Handle(private, 0)), fail(Code::INVALID_VALUE));
         let own = allocation(&mut first, 0, 2);
         let other = allocation(&mut second, 1, 2);
-        first.bind(object, WHOLE, Memory::Handle(own, 0)).unwrap();
-        second.bind(imported, WHOLE, Memory::Handle(other, 0)).unwrap();
+        first.bind_multicast(object, WHOLE, MemoryToBind::Handle(own, 0)).unwrap();
+        second.bind_multicast(imported, WHOLE, MemoryToBind::Handle(other, 0)).unwrap();
         let at = mapped(&mut first, object, 0);
         let there = mapped(&mut second, other, 0);
         let (byte, mut back) = (9u8, 0u8);
-        let write =
-            |first: &Driver| first.copy(flat(at + 5).of(here), flat(&raw const byte as u64), Shape::flat(1));
+        let write = |first: &Driver| {
+            first.look_up_copy(flat(at + 5).with_context(here), flat(&raw const byte as u64), TransferShape::flat(1))
+        };
         write(&first).unwrap().run().unwrap();
-        second.copy(flat(&raw mut back as u64), flat(there + 5), Shape::flat(1)).unwrap().run().unwrap();
+        second
+            .look_up_copy(flat(&raw mut back as u64), flat(there + 5), TransferShape::flat(1))
+            .unwrap()
+            .run()
+            .unwrap();
         assert_eq!(back, 9);
         drop(second);
         assert!(write(&first).is_err(), "it is gone");
@@ -345,21 +350,24 @@ mod tests {
         driver.join_multicast(one, 0).unwrap();
         assert_eq!(driver.join_multicast(one, 1), fail(Code::INVALID_VALUE), "it is whole");
         let other = allocation(&mut driver, 1, 2);
-        assert_eq!(driver.bind(one, WHOLE, Memory::Handle(other, 0)), fail(Code::INVALID_DEVICE));
+        assert_eq!(driver.bind_multicast(one, WHOLE, MemoryToBind::Handle(other, 0)), fail(Code::INVALID_DEVICE));
         let own = allocation(&mut driver, 0, 2);
-        let named = Part { device: Some(1), ..WHOLE };
-        assert_eq!(driver.bind(one, named, Memory::Handle(own, 0)), fail(Code::INVALID_DEVICE));
-        for (at, size, offset) in
-            [(0, 4096, 0), (4096, GRANULE, 0), (0, GRANULE, 4096), (0, 3 * GRANULE, 0), (0, 0, 0)]
+        let named = MulticastPart { device: Some(1), ..WHOLE };
+        assert_eq!(driver.bind_multicast(one, named, MemoryToBind::Handle(own, 0)), fail(Code::INVALID_DEVICE));
+        for (at, size, offset) in [(0, 4096, 0), (4096, GRANULE, 0), (0, GRANULE, 4096), (0, 3 * GRANULE, 0), (0, 0, 0)]
         {
-            let answer = driver.bind(one, Part { device: None, at, size }, Memory::Handle(own, offset));
+            let answer = driver.bind_multicast(
+                one,
+                MulticastPart { device: None, offset: at, size },
+                MemoryToBind::Handle(own, offset),
+            );
             assert_eq!(answer, fail(Code::INVALID_VALUE), "{at} {size} {offset}");
         }
         assert!(
-            driver.bind(own, WHOLE, Memory::Handle(own, 0)).is_err()
+            driver.bind_multicast(own, WHOLE, MemoryToBind::Handle(own, 0)).is_err()
                 && driver.join_multicast(own, 0).is_err()
         );
-        assert!(driver.bind(one, WHOLE, Memory::Handle(one, 0)).is_err());
+        assert!(driver.bind_multicast(one, WHOLE, MemoryToBind::Handle(one, 0)).is_err());
         let at = mapped(&mut driver, one, 0);
         assert_eq!(grant(&mut driver, at, 2, 1, 3), fail(Code::INVALID_DEVICE), "not of the object");
         let mut without = Driver::new(Topology::parse("pcie:2").unwrap(), vec![0, 1]);

@@ -13,22 +13,15 @@ impl Driver {
     pub(crate) fn reserve_addresses(&mut self, size: u64, alignment: u64, wish: u64) -> Answer<u64> {
         invalid_if(size == 0, "Parameter size cannot be 0")?;
         if !size.is_multiple_of(GRANULARITY) {
-            return invalid(format!(
-                "Parameter size not aligned to minimum granularity ({GRANULARITY:#x} bytes)"
-            ));
+            return invalid(format!("Parameter size not aligned to minimum granularity ({GRANULARITY:#x} bytes)"));
         }
-        invalid_if(
-            alignment != 0 && !alignment.is_power_of_two(),
-            "Parameter alignment must be a power of two",
-        )?;
+        invalid_if(alignment != 0 && !alignment.is_power_of_two(), "Parameter alignment must be a power of two")?;
         if !wish.is_multiple_of(GRANULARITY) {
             // The text is the text of the driver, including the second closing parenthesis.
-            let text = format!(
-                "Requested address, addr, not aligned to minimum granularity ({GRANULARITY:#x} bytes))"
-            );
+            let text = format!("Requested address, addr, not aligned to minimum granularity ({GRANULARITY:#x} bytes))");
             return invalid(text);
         }
-        let start = map(size, alignment.max(GRANULARITY), wish).ok_or(Code::OUT_OF_MEMORY)?;
+        let start = reserve_pages(size, alignment.max(GRANULARITY), wish).ok_or(Code::OUT_OF_MEMORY)?;
         self.vmm.reservations.insert(start, size);
         Ok(start)
     }
@@ -43,13 +36,10 @@ impl Driver {
             );
         };
         fail_if(reservation != (start, size), Code::INVALID_VALUE)?;
-        invalid_if(
-            self.mappings_in(start, size).next().is_some(),
-            "Address range contains existing mapping",
-        )?;
+        invalid_if(self.mappings_in(start, size).next().is_some(), "Address range contains existing mapping")?;
         self.vmm.reservations.remove(&start);
         // SAFETY: the pages are those of a reservation that ends here; no code can have touched them.
-        unsafe { pages::unmap(start, size) };
+        unsafe { pages::unmap_pages(start, size) };
         Ok(())
     }
 
@@ -61,20 +51,20 @@ impl Driver {
 }
 
 /// Reserves aligned pages at the address that the program wants, or anywhere.
-fn map(size: u64, alignment: u64, wanted: u64) -> Option<u64> {
-    let at = pages::map(wanted, size, pages::UNTOUCHED, 0)?;
+fn reserve_pages(size: u64, alignment: u64, wanted: u64) -> Option<u64> {
+    let at = pages::map_pages(wanted, size, pages::UNTOUCHED, 0)?;
     if at.is_multiple_of(alignment) {
         return Some(at);
     }
     // SAFETY: the pages are new, so nothing uses them.
-    unsafe { pages::unmap(at, size) };
+    unsafe { pages::unmap_pages(at, size) };
     let room = size.checked_add(alignment)?;
-    let start = pages::map(0, room, pages::UNTOUCHED, 0)?;
+    let start = pages::map_pages(0, room, pages::UNTOUCHED, 0)?;
     let at = start.next_multiple_of(alignment);
     // SAFETY: these parts of the new pages are before and after those that the caller receives.
     unsafe {
-        pages::unmap(start, at - start);
-        pages::unmap(at + size, start + room - (at + size));
+        pages::unmap_pages(start, at - start);
+        pages::unmap_pages(at + size, start + room - (at + size));
     }
     Some(at)
 }
@@ -105,11 +95,11 @@ mod tests {
         let mut driver = driver();
         let at = driver.reserve_addresses(2 * GRANULE, 0, 0).unwrap();
         let handle = allocation(&mut driver, 0, 1);
-        driver.map(at + GRANULE, GRANULE, 0, handle).unwrap();
+        driver.map_allocation(at + GRANULE, GRANULE, 0, handle).unwrap();
         assert_eq!(driver.free_addresses(at, GRANULE), fail(Code::INVALID_VALUE));
         assert_eq!(driver.free_addresses(at + GRANULE, GRANULE), fail(Code::INVALID_VALUE));
         assert_eq!(driver.free_addresses(at, 2 * GRANULE).unwrap_err().messages.len(), 1);
-        driver.unmap(at, 2 * GRANULE).unwrap();
+        driver.unmap_range(at, 2 * GRANULE).unwrap();
         driver.free_addresses(at, 2 * GRANULE).unwrap();
         assert_eq!(driver.free_addresses(at, 2 * GRANULE).unwrap_err().messages.len(), 1);
     }

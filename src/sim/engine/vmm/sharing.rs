@@ -1,8 +1,8 @@
 //! Exports allocations to other processes, and imports their allocations.
 
 use super::super::answer::{Answer, Failure, fail, fail_if, invalid, invalid_if};
-use super::super::descriptors::{self, Shareable};
-use super::super::driver::{Behind, DESCRIPTOR, Driver, FABRIC, Handle, WINDOWS, WINDOWS_KMT};
+use super::super::descriptors::{self, ShareableKind};
+use super::super::driver::{AllocationHandle, DESCRIPTOR, Driver, FABRIC, HandleTarget, WINDOWS, WINDOWS_KMT};
 use super::super::multicasts::Multicast;
 use cupeer_spec::results::Result as Code;
 
@@ -14,21 +14,15 @@ impl Driver {
     pub(crate) fn export_allocation(&mut self, number: u64, kind: i32, flags: u64) -> Answer<i32> {
         let handle = self.handle(number)?;
         invalid_if(flags != 0, "Parameter flags must be 0")?;
-        invalid_if(
-            !matches!(kind, DESCRIPTOR | WINDOWS | WINDOWS_KMT | FABRIC),
-            "Invalid export handleType",
-        )?;
+        invalid_if(!matches!(kind, DESCRIPTOR | WINDOWS | WINDOWS_KMT | FABRIC), "Invalid export handleType")?;
         // At creation, descriptors are the only handle type that a program can request here.
-        invalid_if(
-            handle.types & kind == 0,
-            "Allocation not configured for sharing with requested handleType",
-        )?;
+        invalid_if(handle.types & kind == 0, "Allocation not configured for sharing with requested handleType")?;
         let issued = match &handle.behind {
-            Behind::Memory(block) => {
-                block.backing.check()?;
-                descriptors::issue(&block.backing, block.part)
+            HandleTarget::Memory(block) => {
+                block.backing.check_still_open()?;
+                descriptors::create_descriptor(&block.backing, block.part)
             }
-            Behind::Multicast(object) => object.issue(),
+            HandleTarget::Multicast(object) => object.create_descriptor(),
         };
         issued.ok_or_else(|| Code::OPERATING_SYSTEM.into())
     }
@@ -44,10 +38,10 @@ impl Driver {
             _ => return invalid("Parameter shHandleType is not valid"),
         }
         if let Some(object) = Multicast::import(shared as i32) {
-            return self.add_handle(Handle::imported(Behind::Multicast(object)));
+            return self.add_handle(AllocationHandle::new_imported(HandleTarget::Multicast(object)));
         }
-        let (part, file) = descriptors::read(shared as i32).ok_or(Code::UNKNOWN)?;
-        if part.thing != Shareable::Allocation {
+        let (part, file) = descriptors::read_descriptor(shared as i32).ok_or(Code::UNKNOWN)?;
+        if part.thing != ShareableKind::Allocation {
             let texts = [
                 "File descriptor to import must originate from CUDA VMM APIs or graphics libraries for interop!",
                 "Failed to import object from file descriptor.",
@@ -56,7 +50,7 @@ impl Driver {
         }
         fail_if(part.device >= self.machine.devices.len(), Code::UNKNOWN)?;
         let block = self.import_block(part, file)?;
-        self.add_handle(Handle::imported(Behind::Memory(block)))
+        self.add_handle(AllocationHandle::new_imported(HandleTarget::Memory(block)))
     }
 }
 

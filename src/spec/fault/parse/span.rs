@@ -18,18 +18,18 @@ pub struct Span<'a> {
 
 impl<'a> Span<'a> {
     /// Creates the span of a whole line.
-    pub fn line(text: &'a str, line: usize) -> Self {
+    pub fn of_line(text: &'a str, line: usize) -> Self {
         Span { text, line, column: 1 }
     }
 
     /// Returns an error whose position is the start of the span.
-    pub fn error(&self, message: impl AsRef<str>) -> PlanError {
+    pub fn error_at_start(&self, message: impl AsRef<str>) -> PlanError {
         self.error_at(1, message)
     }
 
     /// Returns an error whose position is a column of the span, from 1.
     pub fn error_at(&self, column: usize, message: impl AsRef<str>) -> PlanError {
-        let message = message.as_ref().chars().map(harmless).collect();
+        let message = message.as_ref().chars().map(replace_harmful).collect();
         PlanError { line: self.line, column: self.column + column - 1, message }
     }
 
@@ -71,7 +71,7 @@ impl<'a> Span<'a> {
     }
 
     /// Returns the text in quotes, shortened for a message.
-    pub fn shown(&self) -> String {
+    pub fn quoted_for_message(&self) -> String {
         let dots = if self.text.chars().nth(MOST_SHOWN).is_some() { "..." } else { "" };
         format!("'{}{dots}'", self.text.chars().take(MOST_SHOWN).collect::<String>())
     }
@@ -79,14 +79,14 @@ impl<'a> Span<'a> {
 
 /// Returns a character, or a replacement for one that a terminal would obey: control characters, and
 /// characters that change the direction of writing.
-fn harmless(c: char) -> char {
+fn replace_harmful(c: char) -> char {
     let obeyed = c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     if obeyed { char::REPLACEMENT_CHARACTER } else { c }
 }
 
 /// Joins words for a message: `a, b or c`.
-pub fn either<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> String {
+pub fn join_with_or<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> String {
     let mut words: Vec<T> = words.into_iter().collect();
     let Some(last) = words.pop() else { return String::new() };
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();

@@ -7,11 +7,11 @@ mod read;
 mod refused;
 mod shell;
 
-use crate::fault::{Plan, Rule};
+use crate::fault::{FaultPlan, PlannedFault};
 
 /// Parses a text with one rule.
-fn rule(text: &str) -> Rule {
-    let mut plan = Plan::parse("plan", text).unwrap_or_else(|error| panic!("{text}: {error}"));
+fn rule(text: &str) -> PlannedFault {
+    let mut plan = FaultPlan::parse("plan", text).unwrap_or_else(|error| panic!("{text}: {error}"));
     assert_eq!(plan.rules.len(), 1, "{text}");
     plan.rules.remove(0)
 }

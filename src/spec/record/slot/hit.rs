@@ -1,6 +1,6 @@
-//! The bytes of a [`detail::HIT`](super::detail::HIT): a [`Hit`], and the name of the rule.
+//! The bytes of a [`detail::HIT`](super::detail::HIT): a [`FiredFault`], and the name of the rule.
 
-/// Effects of a fault on a call, as bits of [`Hit::did`].
+/// Effects of a fault on a call, as bits of [`FiredFault::did`].
 pub mod did {
     /// The program received another result than the driver's.
     pub const ERROR: u16 = 1;
@@ -26,32 +26,21 @@ pub mod did {
     pub const DRY: u16 = 1024;
 
     /// Words for the effects, by their bits from the lowest.
-    pub const WORDS: [&str; 11] = [
-        "error",
-        "out",
-        "delay",
-        "delay-after",
-        "hang",
-        "signal",
-        "exit",
-        "denied",
-        "not-called",
-        "undone",
-        "dry",
-    ];
+    pub const WORDS: [&str; 11] =
+        ["error", "out", "delay", "delay-after", "hang", "signal", "exit", "denied", "not-called", "undone", "dry"];
 }
 
 /// Fault that fired at a call: its effects and circumstances.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Hit {
+pub struct FiredFault {
     /// Effects of the fault: bits of [`did`].
     pub did: u16,
     /// Position of the process in the order in which the job's processes reached the driver, from 1.
     pub process: u16,
     /// Result of the real call, if it was made.
     pub driver_result: i32,
-    /// Number of the call among those that the rule counts.
+    /// Number of the call among those that the fault counts.
     pub count: u64,
     /// [`crate::fault::stack_hash`] of the call's frames; 0 if they are unknown.
     pub stack: u64,
@@ -59,10 +48,10 @@ pub struct Hit {
     pub waited: u64,
 }
 
-impl Hit {
-    /// Parses an item: the hit, and the name of its rule. `None` if it is malformed.
-    pub fn read(bytes: &[u8]) -> Option<(Hit, &str)> {
-        let hit = crate::record::read(bytes)?;
-        Some((hit, core::str::from_utf8(&bytes[size_of::<Hit>()..]).ok()?))
+impl FiredFault {
+    /// Parses an item: the fault's effects on a call, and the fault's name. Returns `None` if the item is malformed.
+    pub fn read(bytes: &[u8]) -> Option<(FiredFault, &str)> {
+        let hit = crate::record::read_plain(bytes)?;
+        Some((hit, core::str::from_utf8(&bytes[size_of::<FiredFault>()..]).ok()?))
     }
 }

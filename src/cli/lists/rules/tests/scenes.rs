@@ -12,8 +12,7 @@ fn folder() -> PathBuf {
 /// Returns the difference for a rule, as lines; `None` if it has no scene.
 pub fn difference(rule: &str) -> Option<String> {
     let table = fs::read_to_string(folder().join("table.txt")).expect("the table of scenes");
-    let mut rows =
-        table.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('|').map(str::trim));
+    let mut rows = table.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('|').map(str::trim));
     let program = rows.find_map(|mut row| if row.next() == Some(rule) { row.next() } else { None })?;
     let text = fs::read_to_string(folder().join(format!("{program}.c"))).expect("a program");
     let name = text.split_once("\nSCENES(")?.1.split_once(&format!("{{\"{rule}\", "))?.1.split('}').next()?;
@@ -78,18 +77,16 @@ fn of_a_side(code: &str, bad: bool) -> Vec<String> {
         let rest = &text[end..];
         let other = rest.trim_start().strip_prefix("else ").map(|tail| text.len() - tail.len());
         let other_end = other.map_or(end, |start| start + statement(&text[start..]));
-        let kept =
-            if taken { &text[at + head..end] } else { other.map_or("", |start| &text[start..other_end]) };
-        let kept =
-            kept.strip_prefix('{').and_then(|kept| kept.strip_suffix('}')).map_or(kept.to_owned(), |block| {
-                block
-                    .lines()
-                    .map(|line| line.strip_prefix("    ").unwrap_or(line))
-                    .collect::<Vec<_>>()
-                    .join("\n")
-                    .trim()
-                    .to_owned()
-            });
+        let kept = if taken { &text[at + head..end] } else { other.map_or("", |start| &text[start..other_end]) };
+        let kept = kept.strip_prefix('{').and_then(|kept| kept.strip_suffix('}')).map_or(kept.to_owned(), |block| {
+            block
+                .lines()
+                .map(|line| line.strip_prefix("    ").unwrap_or(line))
+                .collect::<Vec<_>>()
+                .join("\n")
+                .trim()
+                .to_owned()
+        });
         text.replace_range(at..other_end, &kept);
     }
     for (question, chosen) in [("!bad ? ", !bad), ("bad ? ", bad)] {
@@ -143,11 +140,8 @@ fn compared(wrong: &[String], right: &[String]) -> Vec<String> {
     let mut longest = vec![vec![0; right.len() + 1]; wrong.len() + 1];
     for (i, line) in wrong.iter().enumerate().rev() {
         for (j, other) in right.iter().enumerate().rev() {
-            longest[i][j] = if line == other {
-                longest[i + 1][j + 1] + 1
-            } else {
-                longest[i + 1][j].max(longest[i][j + 1])
-            };
+            longest[i][j] =
+                if line == other { longest[i + 1][j + 1] + 1 } else { longest[i + 1][j].max(longest[i][j + 1]) };
         }
     }
     let (mut i, mut j, mut lines) = (0, 0, Vec::new());

@@ -74,7 +74,7 @@ pub fn url(seen: &str) -> Option<String> {
 #[test]
 fn all_that_was_seen_of_a_rule_has_an_address() {
     for rule in cupeer_rules::RULES {
-        for seen in super::super::seen(rule) {
+        for seen in super::super::observed_threads(rule) {
             assert!(url(seen).is_some(), "{}: {seen}", rule.name());
         }
     }

@@ -9,7 +9,7 @@ fn redaction(what: &[Redact]) -> Redaction {
 }
 
 fn entry(what: &[Redact], tag: u16, text: &str) -> String {
-    let bytes = redaction(what).entry(tag, text.as_bytes()).expect("it is kept");
+    let bytes = redaction(what).redact_entry(tag, text.as_bytes()).expect("it is kept");
     String::from_utf8(bytes).unwrap()
 }
 
@@ -29,7 +29,7 @@ fn without_a_wish_all_stays_but_secrets() {
     assert_eq!(entry(&[], meta::VARIABLE, "VLLM_API_KEY=abc"), "VLLM_API_KEY=-");
     assert_eq!(entry(&[], meta::ARGUMENT, "--key=00112233445566778899aabbccddeeff"), "--key=-");
     let other = [0xff, b'/', 0xfe];
-    assert_eq!(redaction(&[]).entry(meta::ARGUMENT, &other), Some(other.to_vec()));
+    assert_eq!(redaction(&[]).redact_entry(meta::ARGUMENT, &other), Some(other.to_vec()));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn hosts_are_numbered_wherever_they_stand() {
 #[test]
 fn directories_are_digits_and_the_same_ones_the_same() {
     let all = redaction(&[Redact::Paths]);
-    let of = |tag, text: &str| String::from_utf8(all.entry(tag, text.as_bytes()).unwrap()).unwrap();
+    let of = |tag, text: &str| String::from_utf8(all.redact_entry(tag, text.as_bytes()).unwrap()).unwrap();
     let program = of(meta::TEXT, "program\0/home/alice/bin/app");
     let library = of(meta::ESCAPED, "way\0/home/alice/bin/x.so");
     let digits = program.strip_prefix("program\0/~").unwrap().strip_suffix("/app").unwrap();
@@ -79,24 +79,22 @@ fn arguments_and_values_are_gone_and_ranks_stay() {
 #[test]
 fn unknown_entries_are_dropped_by_any_redaction() {
     for what in [Redact::Arguments, Redact::Environment, Redact::Hosts, Redact::Paths, Redact::All] {
-        assert_eq!(redaction(&[what]).entry(99, b"later"), None);
-        assert_eq!(redaction(&[what]).entry(meta::TEXT, b"later\0thing"), None);
+        assert_eq!(redaction(&[what]).redact_entry(99, b"later"), None);
+        assert_eq!(redaction(&[what]).redact_entry(meta::TEXT, b"later\0thing"), None);
     }
-    assert_eq!(redaction(&[Redact::All]).words(), ["arguments", "environment", "hosts", "paths"]);
+    assert_eq!(redaction(&[Redact::All]).redacted_kinds(), ["arguments", "environment", "hosts", "paths"]);
 }
 
 #[test]
 fn rules_of_fault_plans_are_like_arguments() {
     let text = "cuInit:program=train*:thread=node17:caller=/home/alice/libx.so:error=999";
-    let of = |what: &[Redact]| redaction(what).rule(text);
+    let of = |what: &[Redact]| redaction(what).redact_rule(text);
     assert_eq!(of(&[]), text);
     assert_eq!(of(&[Redact::Arguments]), "-");
     assert_eq!(of(&[Redact::Hosts]), text.replace("node17", "host-1"));
     let paths = of(&[Redact::Paths]);
     assert!(
-        paths.starts_with("cuInit:program=train*:")
-            && !paths.contains("alice")
-            && paths.contains("/libx.so:"),
+        paths.starts_with("cuInit:program=train*:") && !paths.contains("alice") && paths.contains("/libx.so:"),
         "{paths}"
     );
 }
@@ -106,12 +104,9 @@ fn files_of_python_keep_their_names() {
     let head = [1, 0, 0, 0, 30, 0, 0, 0];
     let of = |text: &[u8]| [&head, text].concat();
     let kept = of(b"/home/alice/train.py\0exchange");
-    assert_eq!(redaction(&[Redact::Hosts]).entry(meta::PYTHON, &kept), Some(kept.clone()));
-    let gone = redaction(&[Redact::Paths]).entry(meta::PYTHON, &kept).expect("it is kept");
+    assert_eq!(redaction(&[Redact::Hosts]).redact_entry(meta::PYTHON, &kept), Some(kept.clone()));
+    let gone = redaction(&[Redact::Paths]).redact_entry(meta::PYTHON, &kept).expect("it is kept");
     let text = String::from_utf8_lossy(&gone[8..]).into_owned();
-    assert!(
-        gone.starts_with(&head) && text.ends_with("/train.py\0exchange") && !text.contains("alice"),
-        "{text}"
-    );
-    assert_eq!(redaction(&[Redact::Paths]).entry(meta::PYTHON, &head), None);
+    assert!(gone.starts_with(&head) && text.ends_with("/train.py\0exchange") && !text.contains("alice"), "{text}");
+    assert_eq!(redaction(&[Redact::Paths]).redact_entry(meta::PYTHON, &head), None);
 }

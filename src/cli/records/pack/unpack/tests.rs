@@ -1,6 +1,6 @@
 //! Archives that somebody else made.
 
-use super::{ALWAYS, MOST_FOR_ONE, MostFiles, unpack, unpacked};
+use super::{ALWAYS_ALLOWED_SIZE, FileLimits, MOST_RATIO, unpack_to_temporary, write_files};
 use flate2::{Compression, write::GzEncoder};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -39,7 +39,7 @@ fn end(archive: &mut Archive) {
 
 #[track_caller]
 fn refused(path: &std::path::Path, why: &str) {
-    let Err(error) = unpacked(path) else { panic!("it was unpacked") };
+    let Err(error) = unpack_to_temporary(path) else { panic!("it was unpacked") };
     let error = format!("{error:#}");
     assert!(error.contains(why) && !error.contains('\n'), "{error}");
 }
@@ -64,8 +64,7 @@ fn only_plain_files_with_the_names_of_a_record_are_taken() {
         });
         refused(&path, "does not belong in a packed recording");
     }
-    for kind in [EntryType::Symlink, EntryType::Link, EntryType::Fifo, EntryType::Directory, EntryType::Char]
-    {
+    for kind in [EntryType::Symlink, EntryType::Link, EntryType::Fifo, EntryType::Directory, EntryType::Char] {
         let (_directory, path) = packed(|archive| {
             add(archive, "cupeer-record/x.cupeer", kind, 0, io::empty());
             end(archive);
@@ -92,12 +91,11 @@ fn a_file_comes_once_and_nothing_after_the_end() {
 
 #[test]
 fn truncated_and_damaged_archives_are_refused() {
-    let (_directory, path) =
-        packed(|archive| add(archive, "cupeer-record/job", EntryType::Regular, 1, &b"x"[..]));
+    let (_directory, path) = packed(|archive| add(archive, "cupeer-record/job", EntryType::Regular, 1, &b"x"[..]));
     refused(&path, "it is incomplete");
     let (_directory, path) = packed(end);
     let whole = std::fs::read(&path).unwrap();
-    assert!(unpacked(&path).is_ok());
+    assert!(unpack_to_temporary(&path).is_ok());
     for length in 0..whole.len() {
         std::fs::write(&path, &whole[..length]).unwrap();
         refused(&path, "failed to unpack ");
@@ -106,7 +104,7 @@ fn truncated_and_damaged_archives_are_refused() {
         let mut bytes = whole.clone();
         bytes[at] = !bytes[at];
         std::fs::write(&path, bytes).unwrap();
-        let _ = unpacked(&path);
+        let _ = unpack_to_temporary(&path);
     }
     std::fs::write(&path, "no archive").unwrap();
     refused(&path, "it is damaged, or not a packed recording");
@@ -119,20 +117,20 @@ fn holes_stay_holes_and_bombs_are_refused() {
         add(archive, "cupeer-record/1/x.cupeer", EntryType::Regular, HOLE, io::repeat(0).take(HOLE));
         end(archive);
     });
-    let unpacked = unpacked(&path).unwrap();
-    let place = unpacked.path().join("1/x.cupeer");
+    let unpacked = unpack_to_temporary(&path).unwrap();
+    let place = unpacked.directory_path().join("1/x.cupeer");
     let file = place.metadata().unwrap();
     assert_eq!((file.len(), file.mode() & 0o7000), (HOLE, 0));
     assert!(file.blocks() < 1024, "{}", file.blocks());
     drop(unpacked);
     assert!(!place.exists());
 
-    let size = ALWAYS + 4096;
+    let size = ALWAYS_ALLOWED_SIZE + 4096;
     let (_directory, path) = packed(|archive| {
         add(archive, "cupeer-record/x.cupeer", EntryType::Regular, size, io::repeat(1).take(size));
         end(archive);
     });
-    assert!(path.metadata().unwrap().len() * MOST_FOR_ONE < size);
+    assert!(path.metadata().unwrap().len() * MOST_RATIO < size);
     refused(&path, "it unpacks to far more than a file of this size can hold");
 }
 
@@ -152,7 +150,7 @@ fn announced_files_that_are_missing_are_refused() {
 
 #[test]
 fn too_many_files_are_counted_before_they_are_written() {
-    let most = MostFiles { written: 10, all: 30 };
+    let most = FileLimits { written: 10, all: 30 };
     let unpack = |count: usize| {
         let (_directory, path) = packed(|archive| {
             for number in 1..count {
@@ -161,7 +159,7 @@ fn too_many_files_are_counted_before_they_are_written() {
             end(archive);
         });
         let place = tempfile::tempdir().unwrap();
-        let result = unpack(&path, place.path(), most).map_err(|error| format!("{error:#}"));
+        let result = write_files(&path, place.path(), most).map_err(|error| format!("{error:#}"));
         (result.map(drop), std::fs::read_dir(place.path()).unwrap().count())
     };
     for count in [most.written, most.written + 1, most.all] {

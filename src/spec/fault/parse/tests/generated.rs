@@ -3,41 +3,40 @@
 
 use super::rule;
 use crate::fault::*;
-use crate::function::{Direction, FUNCTIONS, FnSpec, alterable};
+use crate::function::{Direction, FUNCTIONS, FnSpec, alterable_functions};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 /// Formats a parsed rule in its canonical form.
-pub fn canonical(rule: &Rule, force: bool) -> String {
+pub fn canonical(rule: &PlannedFault, force: bool) -> String {
     let selected = FUNCTIONS.iter().enumerate().filter(|(index, _)| rule.functions.contains(*index));
     let mut text = selected.map(|(_, function)| function.name()).collect::<Vec<_>>().join(",");
     for condition in &rule.conditions {
         text += &format!(":{}", clause(condition));
     }
-    let When { first, last, step } = rule.when;
-    if rule.when != When::ALWAYS {
+    let CallSelection { first, last, step } = rule.when;
+    if rule.when != CallSelection::ALWAYS {
         let last = if last == u64::MAX { String::new() } else { format!("..{last}") };
         text += &format!(":when={first}{last}+{step}");
     }
-    let per = Per::ALL.iter().find(|(per, _)| *per == rule.per).unwrap().1;
+    let per = CounterScope::ALL.iter().find(|(per, _)| *per == rule.per).unwrap().1;
     text += &format!(":per={per}{}", if rule.together { "/rule" } else { "" });
     text += &format!(":p={}:seed={}", rule.probability, rule.seed);
     rule.times.iter().for_each(|times| text += &format!(":times={times}"));
     let action = &rule.action;
     match action.error {
-        Some(Error::Code(code)) => text += &format!(":error={code}"),
-        Some(Error::Any) => text += ":error=any",
+        Some(FaultResult::Code(code)) => text += &format!(":error={code}"),
+        Some(FaultResult::Any) => text += ":error=any",
         None => {}
     }
     if action.error.is_some() {
         text += match action.stage {
-            Stage::Instead => ":stage=instead",
-            Stage::After => ":stage=after",
-            Stage::Undo => ":stage=undo",
+            RealCallTreatment::Instead => ":stage=instead",
+            RealCallTreatment::After => ":stage=after",
+            RealCallTreatment::Undo => ":stage=undo",
         };
     }
-    let outs: Vec<String> =
-        action.outs.iter().map(|out| format!("{}={}", out.argument, value(out.value))).collect();
+    let outs: Vec<String> = action.outs.iter().map(|out| format!("{}={}", out.argument, value(out.value))).collect();
     if !outs.is_empty() {
         text += &format!(":out={}", outs.join(","));
     }
@@ -50,50 +49,50 @@ pub fn canonical(rule: &Rule, force: bool) -> String {
     text + if force { ":force" } else { "" } + ":name=" + &rule.name
 }
 
-fn value(value: OutValue) -> String {
+fn value(value: OutputValue) -> String {
     match value {
-        OutValue::Number(number) => number.to_string(),
-        OutValue::Zero => "zero".into(),
-        OutValue::Flip(byte) => format!("flip/{byte}"),
-        OutValue::Other => "other".into(),
+        OutputValue::Number(number) => number.to_string(),
+        OutputValue::Zero => "zero".into(),
+        OutputValue::Flip(byte) => format!("flip/{byte}"),
+        OutputValue::Other => "other".into(),
     }
 }
 
-fn clause(condition: &Condition) -> String {
+fn clause(condition: &FaultCondition) -> String {
     let not = if condition.not { "^" } else { "" };
     let key = match condition.key {
-        Key::Dev => "dev",
-        Key::Peer => "peer",
-        Key::Ctx => "ctx",
-        Key::Size => "size",
-        Key::Handle => "handle",
-        Key::Rank => "rank",
-        Key::LocalRank => "local-rank",
-        Key::Pid => "pid",
-        Key::Process => "process",
-        Key::Program => "program",
-        Key::Thread => "thread",
-        Key::Caller => "caller",
-        Key::Stack => "stack",
-        Key::Prev => "prev",
-        Key::Argument(name) => name,
-        Key::Time | Key::NewSite | Key::SomeSites => "",
-        Key::Mark => "mark",
+        ConditionKey::Dev => "dev",
+        ConditionKey::Peer => "peer",
+        ConditionKey::Ctx => "ctx",
+        ConditionKey::Size => "size",
+        ConditionKey::Handle => "handle",
+        ConditionKey::Rank => "rank",
+        ConditionKey::LocalRank => "local-rank",
+        ConditionKey::Pid => "pid",
+        ConditionKey::Process => "process",
+        ConditionKey::Program => "program",
+        ConditionKey::Thread => "thread",
+        ConditionKey::Caller => "caller",
+        ConditionKey::Stack => "stack",
+        ConditionKey::Prev => "prev",
+        ConditionKey::Argument(name) => name,
+        ConditionKey::Time | ConditionKey::NewSite | ConditionKey::SomeSites => "",
+        ConditionKey::Mark => "mark",
     };
     let values: Vec<String> = match (&condition.key, &condition.values) {
-        (Key::NewSite, _) => return "site=new".into(),
-        (Key::SomeSites, Values::Numbers(ranges)) => {
+        (ConditionKey::NewSite, _) => return "site=new".into(),
+        (ConditionKey::SomeSites, ConditionValues::Numbers(ranges)) => {
             return format!("site={}.{:04}%", (ranges[0].1 + 1) / 10_000, (ranges[0].1 + 1) % 10_000);
         }
-        (Key::Time, Values::Numbers(ranges)) => match ranges[0] {
+        (ConditionKey::Time, ConditionValues::Numbers(ranges)) => match ranges[0] {
             (from, u64::MAX) => return format!("after={from}ns"),
             (_, to) => return format!("until={to}ns"),
         },
-        (_, Values::Patterns(patterns)) => patterns.clone(),
-        (Key::Handle | Key::Stack, Values::Numbers(ranges)) => {
+        (_, ConditionValues::Patterns(patterns)) => patterns.clone(),
+        (ConditionKey::Handle | ConditionKey::Stack, ConditionValues::Numbers(ranges)) => {
             ranges.iter().map(|(number, _)| format!("{number:016x}")).collect()
         }
-        (_, Values::Numbers(ranges)) => ranges.iter().map(range).collect(),
+        (_, ConditionValues::Numbers(ranges)) => ranges.iter().map(range).collect(),
     };
     format!("{key}={not}{}", values.join(","))
 }
@@ -108,9 +107,9 @@ fn range((from, to): &(u64, u64)) -> String {
 }
 
 /// Returns true if two rules have the same meaning, even if they are written differently.
-pub fn same(one: &Rule, other: &Rule) -> bool {
-    let bare = |rule: &Rule| {
-        let mut rule = Rule { text: String::new(), ..rule.clone() };
+pub fn same(one: &PlannedFault, other: &PlannedFault) -> bool {
+    let bare = |rule: &PlannedFault| {
+        let mut rule = PlannedFault { text: String::new(), ..rule.clone() };
         rule.conditions.sort_by_key(|condition| format!("{condition:?}"));
         rule
     };
@@ -118,9 +117,9 @@ pub fn same(one: &Rule, other: &Rule) -> bool {
 }
 
 /// Parses a text, writes the rule, and checks that the written rule is parsed as the same rule.
-pub fn proven(text: &str) -> Rule {
+pub fn proven(text: &str) -> PlannedFault {
     let rule = rule(text);
-    let again = super::rule(&canonical(&rule, rule.says("force")));
+    let again = super::rule(&canonical(&rule, rule.has_clause("force")));
     assert!(same(&rule, &again), "{text}\n{rule:?}\n{again:?}");
     rule
 }
@@ -148,9 +147,8 @@ fn time() -> impl Strategy<Value = u64> {
 
 /// The clauses that choose calls.
 fn choices() -> Vec<BoxedStrategy<String>> {
-    let named = |key: &'static str, values: BoxedStrategy<String>| {
-        values.prop_map(move |v| format!("{key}={v}")).boxed()
-    };
+    let named =
+        |key: &'static str, values: BoxedStrategy<String>| values.prop_map(move |v| format!("{key}={v}")).boxed();
     let hex = || list("[0-9a-f]{1,16}");
     let glob = || list("[a-zA-Z_*?][a-zA-Z0-9._*?-]{0,8}");
     vec![
@@ -169,22 +167,13 @@ fn choices() -> Vec<BoxedStrategy<String>> {
         named("stack", hex()),
         named(
             "prev",
-            list(
-                select(vec!["SUCCESS", "map_failed", "700..719", "CUDA_ERROR_UNKNOWN", "-1"])
-                    .prop_map(Into::into),
-            ),
+            list(select(vec!["SUCCESS", "map_failed", "700..719", "CUDA_ERROR_UNKNOWN", "-1"]).prop_map(Into::into)),
         ),
         named("after", time().prop_map(|t| format!("{t}us")).boxed()),
         named("until", time().prop_map(|t| format!("{t}.5s")).boxed()),
         named("mark", glob()),
-        named(
-            "site",
-            prop_oneof![Just("new".to_owned()), (1..=100u32).prop_map(|p| format!("{p}%"))].boxed(),
-        ),
-        named(
-            "Flags",
-            list(select(vec!["0", "1", "-1", "LAZY_ENABLE_PEER_ACCESS", "2.."]).prop_map(Into::into)),
-        ),
+        named("site", prop_oneof![Just("new".to_owned()), (1..=100u32).prop_map(|p| format!("{p}%"))].boxed()),
+        named("Flags", list(select(vec!["0", "1", "-1", "LAZY_ENABLE_PEER_ACCESS", "2.."]).prop_map(Into::into))),
         named("when", "[1-9][0-9]?([.][.][1-9][0-9]{2})?([+][1-9]?)?".boxed()),
         named("p", prop_oneof![(1..=100u32).prop_map(|p| format!("{p}%")), "0[.][0-9]{0,3}[1-9]"].boxed()),
         named("seed", any::<u64>().prop_map(|seed| seed.to_string()).boxed()),
@@ -203,8 +192,7 @@ fn effects() -> BoxedStrategy<Vec<String>> {
         })
     };
     let result = || {
-        let code =
-            select(vec!["MAP_FAILED", "any", "205", "cuda_error_invalid_handle", "TOO_MANY_PEERS", "1"]);
+        let code = select(vec!["MAP_FAILED", "any", "205", "cuda_error_invalid_handle", "TOO_MANY_PEERS", "1"]);
         let stage = select(vec!["", ":stage=instead", ":stage=after", ":stage=undo"]);
         (code, stage).prop_map(|(code, stage)| format!("error={code}{stage}"))
     };
@@ -244,12 +232,8 @@ pub fn rules() -> BoxedStrategy<String> {
         let all = choices();
         which.into_iter().map(|at| all[at].clone()).collect::<Vec<_>>()
     });
-    let functions = select(vec![
-        "cuIpcOpenMemHandle",
-        "cuIpcOpenMemHandle*",
-        "cuIpcOpenMem*",
-        "@ipc-mem,^@export,^@release",
-    ]);
+    let functions =
+        select(vec!["cuIpcOpenMemHandle", "cuIpcOpenMemHandle*", "cuIpcOpenMem*", "@ipc-mem,^@export,^@release"]);
     (functions, chosen, effects())
         .prop_map(|(functions, chosen, effects)| (functions, [chosen, effects].concat()))
         .prop_flat_map(|(functions, clauses)| (Just(functions), Just(clauses).prop_shuffle()))
@@ -260,18 +244,18 @@ pub fn rules() -> BoxedStrategy<String> {
 /// Rules about any function of the table: conditions on arguments, and a failure, an undone call, or other
 /// outputs.
 fn rules_of_the_table() -> impl Strategy<Value = String> {
-    let all: Vec<&'static FnSpec> = alterable().collect();
+    let all: Vec<&'static FnSpec> = alterable_functions().collect();
     let numbers = || proptest::collection::vec(any::<u32>(), 8);
     (select(all), any::<u8>(), numbers(), 0..4).prop_map(|(function, chosen, numbers, action)| {
         let mut text = function.name().to_owned();
         for (index, (arg, number)) in function.args().iter().zip(&numbers).enumerate() {
             if chosen >> index & 1 != 0 && is_comparable(arg) && arg.direction == Direction::In {
-                let most = u32::MAX >> (32 - 8 * arg.size().min(4));
+                let most = u32::MAX >> (32 - 8 * arg.value_size().min(4));
                 text += &format!(":{}={:#x}", arg.name(), number & most);
             }
         }
         let out =
-            function.args().iter().zip(&numbers).find(|(arg, _)| output_values(arg).starts_with("a number"));
+            function.args().iter().zip(&numbers).find(|(arg, _)| describe_output_values(arg).starts_with("a number"));
         text + &match (action, out) {
             (0, Some((arg, number))) => format!(":out={}={number}", arg.name()),
             (1, _) if function.undone_by().is_some() => ":stage=undo:error=any:force".to_owned(),
@@ -302,15 +286,15 @@ proptest! {
             format!("{bare}:name=r{at}")
         };
         let text = texts.iter().enumerate().map(named).collect::<Vec<_>>().join("\n");
-        let plan = Plan::parse("plan", &text).unwrap();
-        let whole = plan.rules.iter().map(|rule| rule.whole_text(seed)).collect::<Vec<_>>().join(";");
-        let handed = Plan::parse("env", &whole).unwrap();
+        let plan = FaultPlan::parse("plan", &text).unwrap();
+        let whole = plan.rules.iter().map(|rule| rule.self_contained_text(seed)).collect::<Vec<_>>().join(";");
+        let handed = FaultPlan::parse("env", &whole).unwrap();
         for (mut rule, other) in plan.rules.into_iter().zip(&handed.rules) {
-            if rule.is_random() && !rule.says("seed") {
+            if rule.is_random() && !rule.has_clause("seed") {
                 rule.seed = seed;
             }
             assert!(same(&rule, other), "{rule:?}\n{other:?}");
-            assert_eq!(other.whole_text(1), other.text, "handed on once more");
+            assert_eq!(other.self_contained_text(1), other.text, "handed on once more");
         }
     }
 

@@ -3,24 +3,21 @@
 
 use super::generated::{canonical, proven, same};
 use crate::fault::parse::keys::KEYS;
-use crate::fault::{Plan, Rule};
-use crate::record::live::mix;
+use crate::fault::{FaultPlan, PlannedFault};
+use crate::record::live::mix_bits;
 use std::collections::HashSet;
 
 /// Returns true if a text is refused. An accepted text must pass [`proven`].
 pub fn refused_or_proven(text: &str) -> bool {
-    let error = match Plan::parse("plan", text) {
+    let error = match FaultPlan::parse("plan", text) {
         Err(error) => error,
         Ok(plan) => {
-            plan.rules
-                .iter()
-                .for_each(|rule| _ = proven(&format!("{}:name={}", without_name(rule), rule.name)));
+            plan.rules.iter().for_each(|rule| _ = proven(&format!("{}:name={}", without_name(rule), rule.name)));
             return false;
         }
     };
     let message = &error.message;
-    let line =
-        text.split('\n').nth(error.line - 1).unwrap_or_else(|| panic!("{text:?}: no line {}", error.line));
+    let line = text.split('\n').nth(error.line - 1).unwrap_or_else(|| panic!("{text:?}: no line {}", error.line));
     assert!((1..=line.len() + 1).contains(&error.column), "{text:?}: {error}");
     assert!(line.is_char_boundary(error.column - 1), "{text:?}: {error}");
     assert!(!message.chars().any(char::is_control), "{text:?}: {message:?}");
@@ -32,7 +29,7 @@ pub fn refused_or_proven(text: &str) -> bool {
     true
 }
 
-fn without_name(rule: &Rule) -> String {
+fn without_name(rule: &PlannedFault) -> String {
     let clauses = rule.text.split(':').filter(|clause| !clause.starts_with("name="));
     clauses.collect::<Vec<_>>().join(":")
 }
@@ -61,7 +58,7 @@ fn right() -> Vec<String> {
             _ if key.acts => "",
             _ => ":hang",
         };
-        rules.push(format!("cuIpcOpenMemHandle*:Flags=0:{}{rest}", key.example()));
+        rules.push(format!("cuIpcOpenMemHandle*:Flags=0:{}{rest}", key.example_clause()));
     }
     rules
 }
@@ -72,8 +69,8 @@ const WRONG: &str = " - x ^ , .. 0x -1 1..0 99999999999999999999 1.5 null % 5 5%
 
 /// Replacements for characters, and characters to insert.
 const CHARACTERS: &[char] = &[
-    'x', 'Z', '0', '9', ':', ';', '=', ',', '.', '^', '*', '?', '@', '%', '~', '+', '-', '/', '_', ' ', '\t',
-    '\n', '\'', '"', '$', '\u{0}', '\u{7f}', '\u{9b}', 'é', '\u{202e}', '💥',
+    'x', 'Z', '0', '9', ':', ';', '=', ',', '.', '^', '*', '?', '@', '%', '~', '+', '-', '/', '_', ' ', '\t', '\n',
+    '\'', '"', '$', '\u{0}', '\u{7f}', '\u{9b}', 'é', '\u{202e}', '💥',
 ];
 
 /// Returns all mutants of one rule, and as many random ones of two rules.
@@ -124,7 +121,7 @@ fn thousands_of_broken_rules_are_refused_with_place_and_reason() {
     let mut state = 1u64;
     let mut chance = |below: usize| {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        (mix(state) % below as u64) as usize
+        (mix_bits(state) % below as u64) as usize
     };
     let rules = right();
     let (mut refused, mut read) = (HashSet::new(), 0);

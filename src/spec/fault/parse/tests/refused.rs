@@ -1,7 +1,7 @@
 //! Rules that are refused, with their positions and messages. There is at least one for each message of the
 //! parser.
 
-use crate::fault::Plan;
+use crate::fault::FaultPlan;
 
 /// A rule, the column, and a part of the message.
 #[rustfmt::skip]
@@ -302,7 +302,7 @@ fn each_is_refused_at_its_place_with_its_reason() {
     assert!(REFUSED.len() >= 150, "{}", REFUSED.len());
     let mut wrong = Vec::new();
     for (text, column, part) in REFUSED {
-        match Plan::parse("plan", text) {
+        match FaultPlan::parse("plan", text) {
             Err(error) if error.column == *column && error.line == 1 && error.message.contains(part) => {}
             Err(error) => wrong.push(format!("{text}\n  {error}\n  wanted column {column}: {part}")),
             Ok(plan) => wrong.push(format!("{text}\n  is {plan:?}\n  wanted column {column}: {part}")),
@@ -313,8 +313,8 @@ fn each_is_refused_at_its_place_with_its_reason() {
 
 #[test]
 fn the_line_is_named_too() {
-    let error = Plan::parse("plan", "@ipc:delay=1ms\n\n  @peer:delay=2ms; @peer:delay=x").unwrap_err();
+    let error = FaultPlan::parse("plan", "@ipc:delay=1ms\n\n  @peer:delay=2ms; @peer:delay=x").unwrap_err();
     assert_eq!((error.line, error.column), (3, 32));
-    let twice = Plan::parse("plan", "@ipc:delay=1ms:name=a\n@ipc:delay=1ms:name=a").unwrap_err();
+    let twice = FaultPlan::parse("plan", "@ipc:delay=1ms:name=a\n@ipc:delay=1ms:name=a").unwrap_err();
     assert_eq!((twice.line, twice.column), (2, 21));
 }

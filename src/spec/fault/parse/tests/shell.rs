@@ -26,11 +26,9 @@ fn check(words: &[String]) {
 #[test]
 fn no_key_and_no_example_needs_quotes() {
     let mut words: Vec<String> =
-        KEYS.iter().map(|key| format!("cuIpcOpenMemHandle*,@peer,^@lookup:{}", key.example())).collect();
-    let more = [
-        "^@lookup,?uIpc*:dev=^0,2..3,-1:delay=5ms~1ms",
-        "all:out=pHandle=flip/24:per=job/rule:when=3..9+2:p=0.1",
-    ];
+        KEYS.iter().map(|key| format!("cuIpcOpenMemHandle*,@peer,^@lookup:{}", key.example_clause())).collect();
+    let more =
+        ["^@lookup,?uIpc*:dev=^0,2..3,-1:delay=5ms~1ms", "all:out=pHandle=flip/24:per=job/rule:when=3..9+2:p=0.1"];
     words.extend(more.map(Into::into));
     check(&words);
 }
