@@ -73,8 +73,7 @@ fn repeat(scene: &Scene) -> Vec<String> {
     };
     let again = folder.path().join("again");
     let machine = format!("--sim={}", scene.machine);
-    let ran =
-        done(cupeer().args(["run", "--check=notes", &machine, "--out"]).arg(&again).arg("--").arg(program));
+    let ran = done(cupeer().args(["run", "--check=notes", &machine, "--out"]).arg(&again).arg("--").arg(program));
     let (recorded, repeated) = (rules(&record), rules(&again));
     let mut differences = Vec::new();
     if ran.status.code() != Some(0) || !ran.stdout.contains("0 differences to the recording") {
@@ -96,8 +95,7 @@ fn most_scenes_are_repeated() {
     let is_own = |scene: &&Scene| !scene.machine.starts_with("answers");
     let every = sample(16, 1);
     let all: Vec<&Scene> = scenes::scenes().iter().filter(is_own).step_by(every).collect();
-    let failed: Vec<&str> =
-        all.iter().filter(|scene| !repeat(scene).is_empty()).map(|scene| scene.name).collect();
+    let failed: Vec<&str> = all.iter().filter(|scene| !repeat(scene).is_empty()).map(|scene| scene.name).collect();
     let share = 100 * (all.len() - failed.len()) / all.len();
     // A sample can have more of the scenes with graphs and kernels, for which copies stand in.
     assert!(share >= sample(SHARE / 2, SHARE), "{share}% of {} are repeated; not {failed:?}", all.len());

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use cupeer_record::{Call, Event, Job, Outcome, Process};
-use cupeer_report::values::handle;
+use cupeer_report::values::handle_fingerprints;
 use std::collections::HashMap;
 
 /// A recorded call, with times that all processes of a host share.
@@ -21,7 +21,7 @@ impl Recorded {
     pub fn shared(&self, exports: bool) -> Option<(u64, usize)> {
         let function = self.call.function?.spec();
         let shared = if exports { function.exports() } else { function.opens() };
-        Some((handle(&self.call, shared?.handle)?.0, self.process))
+        Some((handle_fingerprints(&self.call, shared?.handle)?.0, self.process))
     }
 }
 
@@ -76,13 +76,13 @@ fn of_process(process: &Process) -> Result<Vec<(Call, bool)>> {
             Event::Use(call) => calls.push((call, true)),
             Event::LateEnd { stream, seq, .. } => {
                 if let Some(place) = pending.remove(&(stream, seq)) {
-                    calls[place].0.finish(&event);
+                    calls[place].0.apply_late_end(&event);
                 }
             }
             Event::Mark { .. } => {}
         }
     }
-    match events.error() {
+    match events.first_error() {
         Some(error) => Err(anyhow::anyhow!("the calls cannot be read completely: {error}")),
         None => Ok(calls),
     }

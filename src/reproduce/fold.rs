@@ -29,9 +29,7 @@ pub fn folded(lines: Vec<Line>) -> Vec<String> {
     while at < lines.len() {
         let lengths = 1..=LONGEST.min(lines.len() - at);
         let counted = lengths.map(|length| (repeated(&lines[at..], length, &uses), length));
-        let best = counted
-            .filter(|(count, _)| *count >= FEWEST)
-            .max_by_key(|(count, length)| (count * length, *count));
+        let best = counted.filter(|(count, _)| *count >= FEWEST).max_by_key(|(count, length)| (count * length, *count));
         let Some((count, length)) = best else {
             folded.push(lines[at].text.clone());
             at += 1;
@@ -114,14 +112,8 @@ mod tests {
         let folded = folded(lines(
             "a(); make(&memory1); use(memory1); make(&memory2); use(memory2); make(&memory3); use(memory3); b();",
         ));
-        let expected = [
-            "a();",
-            "for (int i = 0; i < 3; i++) {",
-            "    make(&memory1);",
-            "    use(memory1);",
-            "}",
-            "b();",
-        ];
+        let expected =
+            ["a();", "for (int i = 0; i < 3; i++) {", "    make(&memory1);", "    use(memory1);", "}", "b();"];
         assert_eq!(folded, expected);
     }
 

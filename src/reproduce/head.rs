@@ -17,9 +17,7 @@ pub fn paragraphs(processes: &[&Process], report: &Report, plan: &Plan) -> Vec<S
     let (calls, count) = (counted(calls as u64, "call"), counted(processes.len() as u64, "process"));
     let version = env!("CARGO_PKG_VERSION");
     let mut all = vec![
-        format!(
-            "Repeats {calls} of {count}, as cupeer {version} recorded them. It has nothing else of the program."
-        ),
+        format!("Repeats {calls} of {count}, as cupeer {version} recorded them. It has nothing else of the program."),
         String::new(),
         format!("Recorded with {}.", system(processes)),
     ];
@@ -29,16 +27,14 @@ pub fn paragraphs(processes: &[&Process], report: &Report, plan: &Plan) -> Vec<S
     all.push(String::new());
     all.push("Build: cc -Wall -o bug bug.c -lcuda".to_owned());
     all.push(
-        "Run: ./bug prints each result that differs from the recorded one, and exits with 1 if one does."
-            .to_owned(),
+        "Run: ./bug prints each result that differs from the recorded one, and exits with 1 if one does.".to_owned(),
     );
     all
 }
 
 fn system(processes: &[&Process]) -> String {
     let driver = processes.iter().find_map(|process| process.text("driver")?.parse::<u32>().ok());
-    let driver =
-        driver.map(|version| format!("a driver for CUDA {}.{}", version / 1000, version % 1000 / 10));
+    let driver = driver.map(|version| format!("a driver for CUDA {}.{}", version / 1000, version % 1000 / 10));
     let mut devices = BTreeMap::new();
     for device in processes.iter().flat_map(|process| &process.devices) {
         devices.entry(device.uuid).or_insert((device.ordinal, &device.name));
@@ -67,15 +63,11 @@ fn found(report: &Report, plan: &Plan) -> Vec<String> {
         }
     }
     let failed = failures.iter().take(MOST);
-    lines.extend(
-        failed.map(|((name, result), times)| format!("{name}: {result}, {}", counted(*times, "time"))),
-    );
+    lines.extend(failed.map(|((name, result), times)| format!("{name}: {result}, {}", counted(*times, "time"))));
     if lines.is_empty() {
         return vec!["cupeer found no error in it.".to_owned()];
     }
-    std::iter::once("It reproduces:".to_owned())
-        .chain(lines.into_iter().map(|line| format!("- {line}")))
-        .collect()
+    std::iter::once("It reproduces:".to_owned()).chain(lines.into_iter().map(|line| format!("- {line}"))).collect()
 }
 
 fn left_out(processes: &[&Process], plan: &Plan) -> Vec<String> {
@@ -84,21 +76,16 @@ fn left_out(processes: &[&Process], plan: &Plan) -> Vec<String> {
          of contexts, and calls between these. Contents of memory are patterns."
             .to_owned(),
     ];
-    let left_out: Vec<String> =
-        plan.left_out.iter().map(|(function, count)| format!("{function} ({count})")).collect();
+    let left_out: Vec<String> = plan.left_out.iter().map(|(function, count)| format!("{function} ({count})")).collect();
     if !left_out.is_empty() {
         lines.push(format!("Recorded, but not repeated: {}.", left_out.join(", ")));
     }
     if plan.injected > 0 {
-        lines.push(format!(
-            "Left out because a fault plan supplied the result: {}.",
-            counted(plan.injected, "call")
-        ));
+        lines.push(format!("Left out because a fault plan supplied the result: {}.", counted(plan.injected, "call")));
     }
     for (number, process) in processes.iter().enumerate() {
-        if process.has_dropped() {
-            lines
-                .push(format!("The recording lacks the first calls of process {number}: its ring was full."));
+        if process.has_overwritten() {
+            lines.push(format!("The recording lacks the first calls of process {number}: its ring was full."));
         } else if process.has_losses() {
             lines.push(format!("The recording lacks calls of process {number}."));
         }

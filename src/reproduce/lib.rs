@@ -32,7 +32,7 @@ use cupeer_recordings::made;
 use cupeer_report::Keep;
 use cupeer_report::filter::Filter;
 use cupeer_report::names::counted;
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::RecordedEnd;
 use plan::Plan;
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -45,22 +45,22 @@ pub fn command(job: &Job, args: &ReproduceArgs) -> Result<ExitCode> {
     }
     let (text, left_out) = text(job)?;
     if left_out > 0 {
-        output::note(&format!(
+        output::print_note(&format!(
             "{} could not be repeated; the head of the file lists them",
             counted(left_out, "call")
         ));
     }
     let Some(path) = &args.output else { return output::print_as_is(&text) };
-    let mut file = made::begin(path, ".reproduce")?;
+    let mut file = made::create_temporary(path, ".reproduce")?;
     file.write_all(text.as_bytes())?;
-    made::finish(file, path, args.force)?;
+    made::rename_temporary(file, path, args.force)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the C file, and the number of calls that it does not repeat.
 fn text(job: &Job) -> Result<(String, u64)> {
     for problem in &job.problems {
-        output::complain(&problem.to_string());
+        output::print_problem(&problem.to_string());
     }
     let mut calls = calls::read(job)?;
     check_hosts(job, &calls)?;
@@ -86,8 +86,7 @@ fn text(job: &Job) -> Result<(String, u64)> {
     let around = order::waits(&plan.steps, plan.variables(), processes.len());
     let report = cupeer_facts::read(job, &Filter::all(job), Keep::default(), None)?;
     let head = head::paragraphs(&processes, &report, &plan);
-    let written =
-        processes.iter().map(|process| write::Process { begin: begin(process), signal: signal(process) });
+    let written = processes.iter().map(|process| write::Process { begin: begin(process), signal: signal(process) });
     Ok((write::file(&head, &written.collect::<Vec<_>>(), &plan, &around), left_out))
 }
 
@@ -100,9 +99,7 @@ fn check_hosts(job: &Job, calls: &[Recorded]) -> Result<()> {
     }
     for (handle, process) in calls.iter().filter_map(|recorded| recorded.shared(false)) {
         if exporters.get(&handle).is_some_and(|boots| !boots.contains(&boot(process))) {
-            bail!(
-                "the recording has processes of several hosts that share memory; one C program runs on one host"
-            );
+            bail!("the recording has processes of several hosts that share memory; one C program runs on one host");
         }
     }
     Ok(())
@@ -117,15 +114,14 @@ fn used<'a>(job: &'a Job, calls: &mut [Recorded]) -> Vec<&'a Process> {
         }
     }
     indexes.sort_by_key(|index| job.processes[*index].rank().unwrap_or(u32::MAX));
-    let numbers: HashMap<usize, usize> =
-        indexes.iter().enumerate().map(|(number, index)| (*index, number)).collect();
+    let numbers: HashMap<usize, usize> = indexes.iter().enumerate().map(|(number, index)| (*index, number)).collect();
     calls.iter_mut().for_each(|recorded| recorded.process = numbers[&recorded.process]);
     indexes.into_iter().map(|index| &job.processes[index]).collect()
 }
 
 /// Returns the time when a process ended, in nanoseconds; the largest number if that is unknown.
 fn ended(job: &Job, process: &Process) -> u64 {
-    match process.ended().before {
+    match process.end_time_span().before {
         0 => u64::MAX,
         time => job.clock(process).realtime_of(time),
     }
@@ -133,14 +129,14 @@ fn ended(job: &Job, process: &Process) -> u64 {
 
 /// Returns the signal that ended a process; 0 if none did.
 fn signal(process: &Process) -> u8 {
-    if let End::Signal(signal) = process.end() { signal } else { 0 }
+    if let RecordedEnd::Signal(signal) = process.end() { signal } else { 0 }
 }
 
 /// Returns the statement that ends a process.
 fn statement(process: &Process) -> &'static str {
     match process.end() {
-        End::Signal(_) => "kill(getpid(), signals[me]);",
-        End::Left(_) | End::Unseen => "_exit(0);",
+        RecordedEnd::Signal(_) => "kill(getpid(), signals[me]);",
+        RecordedEnd::Left(_) | RecordedEnd::Unseen => "_exit(0);",
         _ => "",
     }
 }

@@ -90,8 +90,7 @@ pub fn waits(steps: &[Step], variables: &Variables, processes: usize) -> Vec<Aro
         }
         order.pass(index);
         let note = |last: &mut Last| {
-            *last =
-                Last { any: Some(index), weighty: if step.is_plain { last.weighty } else { Some(index) } };
+            *last = Last { any: Some(index), weighty: if step.is_plain { last.weighty } else { Some(index) } };
         };
         note(last.entry(step.process).or_default());
         for root in roots {

@@ -66,8 +66,7 @@ fn body<'a>(process: &Process, steps: impl Iterator<Item = (&'a Step, &'a Around
 fn declared(of: &BTreeSet<Id>, variables: &Variables, body: &str) -> String {
     let words: BTreeSet<&str> = words(body).collect();
     let mut by_type: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for variable in of.iter().map(|id| variables.get(*id)).filter(|variable| words.contains(&*variable.name))
-    {
+    for variable in of.iter().map(|id| variables.get(*id)).filter(|variable| words.contains(&*variable.name)) {
         let name = &variable.name;
         by_type.entry(&variable.c_type).or_default().push(match (variable.elements, &*variable.c_type) {
             (Some(elements), _) => format!("{name}[{elements}] = {{0}}"),
@@ -146,9 +145,7 @@ mod tests {
     #[test]
     fn each_helper_is_known_by_its_name() {
         let names: Vec<&str> = HELPERS.split("\n\n").map(defined).collect();
-        for name in
-            ["MiB", "check", "expect", "must", "message", "begin", "tell", "wait_for_end", "create_context"]
-        {
+        for name in ["MiB", "check", "expect", "must", "message", "begin", "tell", "wait_for_end", "create_context"] {
             assert!(names.contains(&name), "{name} is not in {names:?}");
         }
         assert!(!names.contains(&""), "{names:?}");
@@ -157,10 +154,7 @@ mod tests {
     #[test]
     fn only_needed_helpers_are_written() {
         let text = helpers("tell(1);");
-        assert!(
-            text.contains("send_bytes") && text.contains("give_up") && !text.contains("receive"),
-            "{text}"
-        );
+        assert!(text.contains("send_bytes") && text.contains("give_up") && !text.contains("receive"), "{text}");
     }
 
     #[test]

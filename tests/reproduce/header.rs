@@ -16,7 +16,7 @@ pub fn of(text: &str) -> String {
     let mut functions = String::new();
     for function in declared(&words) {
         for arg in function.args() {
-            let names = (arg.of().names)();
+            let names = (arg.arg_type().names)();
             enumerations.extend(names.into_iter().map(|(number, name)| (name, number)));
         }
         let args: Vec<String> = function.args().iter().map(|arg| arg.c_type()).collect();
@@ -27,10 +27,8 @@ pub fn of(text: &str) -> String {
         }
         functions += &format!("CUresult {name}({args});\n");
     }
-    let values =
-        enumerations.iter().map(|(name, number)| format!("enum {{ {name} = {} }};\n", *number as i32));
-    let values: String =
-        values.filter(|line| !BEGIN.contains(line.split(' ').nth(2).unwrap_or_default())).collect();
+    let values = enumerations.iter().map(|(name, number)| format!("enum {{ {name} = {} }};\n", *number as i32));
+    let values: String = values.filter(|line| !BEGIN.contains(line.split(' ').nth(2).unwrap_or_default())).collect();
     format!("typedef enum {{ {results} }} CUresult;\n{BEGIN}{values}{functions}")
 }
 

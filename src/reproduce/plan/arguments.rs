@@ -4,7 +4,7 @@ use super::forms::{all_forms, handle_type, host, is_host, size_of, stem};
 use super::objects::Id;
 use super::world::{Site, World};
 use super::{stand_in, values};
-use cupeer_report::values::{descriptor, handle};
+use cupeer_report::values::{handle_fingerprints, shared_descriptor};
 use cupeer_spec::function::{ArgSpec, Direction};
 use cupeer_spec::record::slot::shape;
 use cupeer_spec::value::CHECKED;
@@ -23,7 +23,7 @@ impl World {
         let Site { function, call, .. } = site;
         let (before, uses) = (self.before.len(), self.uses.len());
         let name = if all_forms(function) { function.lookup() } else { function.name() };
-        let arguments: Option<Vec<String>> = match function.creates_context() {
+        let arguments: Option<Vec<String>> = match function.created_context() {
             Some((by, _)) => self.argument(site, by).map(|argument| vec![argument]),
             None => (0..function.args().len()).map(|index| self.argument(site, index)).collect(),
         };
@@ -32,9 +32,9 @@ impl World {
             self.uses.truncate(uses);
         }
         let arguments = arguments?.join(", ");
-        Some(match function.creates_context() {
+        Some(match function.created_context() {
             // Its forms differ between versions of cuda.h.
-            Some((_, device)) => format!("create_context({arguments}, {})", call.number(device)?),
+            Some((_, device)) => format!("create_context({arguments}, {})", call.argument_number(device)?),
             None => format!("{name}({arguments})"),
         })
     }
@@ -49,8 +49,7 @@ impl World {
         if let ([None, None], false) = (&sides, call.succeeded()) {
             // A rule named the memory at least.
             let mut objects = call.details.findings.iter().flat_map(|finding| &finding.objects);
-            sides[0] =
-                objects.find_map(|object| Some((self.known_address(process, object.what.address, true)?, 1)));
+            sides[0] = objects.find_map(|object| Some((self.known_address(process, object.what.address, true)?, 1)));
         }
         let stream = function.args().iter().position(ArgSpec::is_stream);
         let stream = stream.and_then(|index| self.object(site, index, "CUstream"));
@@ -74,16 +73,14 @@ impl World {
         if call.slot.shape(index) == shape::NULL {
             return Some("NULL".to_owned());
         }
-        let is_handle = arg.is_handle() || arg.kind().is_some() || word == "CUmemPoolPtrExportData";
+        let is_handle = arg.is_ipc_handle() || arg.handle_kind_argument().is_some() || word == "CUmemPoolPtrExportData";
         match arg.direction {
-            Direction::Out | Direction::InOut
-                if function.exports().is_some_and(|shared| shared.handle == index) =>
-            {
+            Direction::Out | Direction::InOut if function.exports().is_some_and(|shared| shared.handle == index) => {
                 Some(self.exported(site, index))
             }
             Direction::Out | Direction::InOut => Some(self.output(site, index)),
             Direction::String => None,
-            Direction::In if arg.count().is_some() => {
+            Direction::In if arg.count_argument().is_some() => {
                 let elements = call.details.elements.iter().find(|(of, _)| usize::from(*of) == index);
                 let initializer = values::array(&elements?.1, arg)?;
                 Some(self.constant(&values::target(arg), "[]", &initializer))
@@ -94,9 +91,7 @@ impl World {
             Direction::In => {
                 let bytes = call.argument(index)?;
                 match values::structure(bytes, arg) {
-                    Some(initializer) => {
-                        Some(format!("&{}", self.constant(&values::target(arg), "", &initializer)))
-                    }
+                    Some(initializer) => Some(format!("&{}", self.constant(&values::target(arg), "", &initializer))),
                     None => values::literal(bytes, arg).filter(|text| !text.starts_with('{')),
                 }
             }
@@ -106,16 +101,15 @@ impl World {
     /// Returns an argument that receives a handle. If the process exported the handle before, it is the same variable.
     fn exported(&mut self, Site { process, function, shown, call }: Site, index: usize) -> String {
         let (stem, c_type) = handle_type(function, call, &shown.args()[index]);
-        let known = handle(call, index);
-        let before =
-            known.filter(|_| c_type != "int").and_then(|(whole, _)| self.handles.get(&whole).copied());
+        let known = handle_fingerprints(call, index);
+        let before = known.filter(|_| c_type != "int").and_then(|(whole, _)| self.handles.get(&whole).copied());
         let before = before.filter(|id| self.variables.get(*id).maker == process);
         let id = before.unwrap_or_else(|| self.variable(process, stem, c_type));
         if let Some((whole, checked)) = known {
             self.handles.insert(whole, id);
             self.checked.insert(checked, id);
         }
-        if let Some((fd, _)) = descriptor(call, index) {
+        if let Some((fd, _)) = shared_descriptor(call, index) {
             self.take_descriptor(process, fd, id);
         }
         self.touch(process, id);
@@ -131,13 +125,13 @@ impl World {
             if word != "CUcontext" {
                 self.touch(process, id);
             }
-            if let Some(number) = call.number(index).filter(|_| call.succeeded()) {
+            if let Some(number) = call.argument_number(index).filter(|_| call.succeeded()) {
                 self.bind(process, word, number, size_of(function, call, index), id);
             }
             return format!("&{}", self.name(id));
         }
         // Nothing reads the values of queries, so those of one type share a variable.
-        let count = arg.count().and_then(|count| call.number(count));
+        let count = arg.count_argument().and_then(|count| call.argument_number(count));
         let known = self.states[process].answers.get(&(c_type.clone(), count)).copied();
         let id = known.unwrap_or_else(|| self.variable(process, "answer", &c_type));
         self.states[process].answers.insert((c_type, count), id);
@@ -148,7 +142,7 @@ impl World {
     /// Returns an argument that names an object of the process.
     fn object(&mut self, site: Site, index: usize, word: &'static str) -> Option<String> {
         let Site { process, call, .. } = site;
-        let number = call.number(index)?;
+        let number = call.argument_number(index)?;
         if number == 0 || word == "CUstream" && number < STREAMS {
             return Some(["0", "CU_STREAM_LEGACY", "CU_STREAM_PER_THREAD"][number as usize].to_owned());
         }
@@ -169,23 +163,20 @@ impl World {
     fn address(&mut self, site: Site, index: usize, address: u64) -> String {
         let Site { process, function, call, .. } = site;
         let state = &self.states[process];
-        let is_anew =
-            |(start, _): &(u64, u64)| call.succeeded() && state.gone.contains(&("CUdeviceptr", *start));
+        let is_anew = |(start, _): &(u64, u64)| call.succeeded() && state.gone.contains(&("CUdeviceptr", *start));
         if state.objects.at(address).is_none() || call.details.memory.is_some_and(|memory| is_anew(&memory)) {
             let is_inside =
                 |(start, size): &(u64, u64)| address.checked_sub(*start).is_some_and(|offset| offset < *size);
-            let used = function.touches().into_iter().flatten().find(|(by, ..)| *by == index);
+            let used = function.touched_ranges().into_iter().flatten().find(|(by, ..)| *by == index);
             let used = used.filter(|_| call.succeeded() && !function.takes_any_address());
-            let used = used.and_then(|(_, size, bytes, _)| Some((address, call.number(size)? * bytes)));
+            let used = used.and_then(|(_, size, bytes, _)| Some((address, call.argument_number(size)? * bytes)));
             if let Some((start, size)) = call.details.memory.filter(is_inside).or(used) {
                 self.allocate(site, start, size);
             }
         }
-        self.known_address(process, address, !call.succeeded()).unwrap_or_else(|| {
-            match function.takes_any_address() {
-                true => format!("(CUdeviceptr){}", host(function, call)),
-                false => format!("{address:#x}"),
-            }
+        self.known_address(process, address, !call.succeeded()).unwrap_or_else(|| match function.takes_any_address() {
+            true => format!("(CUdeviceptr){}", host(function, call)),
+            false => format!("{address:#x}"),
         })
     }
 
@@ -203,7 +194,7 @@ impl World {
     fn handle(&mut self, site: Site, index: usize) -> String {
         let Site { process, function, call, .. } = site;
         let (stem, c_type) = handle_type(function, call, &function.args()[index]);
-        let known = handle(call, index);
+        let known = handle_fingerprints(call, index);
         let exact = known.and_then(|(whole, _)| self.handles.get(&whole).copied());
         let unchecked = known.and_then(|(_, checked)| self.checked.get(&checked).copied());
         let mut found = call.details.findings.iter().flat_map(|finding| &finding.objects);
@@ -224,7 +215,7 @@ impl World {
             }
             _ => self.unknown_handle(site, index, stem, c_type),
         };
-        if let Some((fd, _)) = descriptor(call, index) {
+        if let Some((fd, _)) = shared_descriptor(call, index) {
             self.take_descriptor(process, fd, id);
         }
         self.touch(process, id);
@@ -237,14 +228,8 @@ impl World {
     }
 
     /// Makes a handle that no recorded process exported.
-    fn unknown_handle(
-        &mut self,
-        Site { process, call, .. }: Site,
-        index: usize,
-        stem: &str,
-        c_type: &str,
-    ) -> Id {
-        let known = descriptor(call, index)
+    fn unknown_handle(&mut self, Site { process, call, .. }: Site, index: usize, stem: &str, c_type: &str) -> Id {
+        let known = shared_descriptor(call, index)
             .filter(|_| c_type == "int")
             .and_then(|(fd, file)| Some((self.states[process].descriptors.get(&fd).copied()?, file != 0)));
         if let Some((id, is_open)) = known {

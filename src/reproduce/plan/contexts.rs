@@ -26,7 +26,7 @@ pub struct Context {
 
 /// Returns the context that was current at a call: its number, which is 0 if there was none, and the ordinal of its device.
 pub fn current(call: &Call) -> Option<(u64, Option<i32>)> {
-    let ends = call.function.is_some_and(|function| function.spec().ends_context().is_some());
+    let ends = call.function.is_some_and(|function| function.spec().ended_context().is_some());
     let used = call.details.current.map(|word| {
         let ordinal = (word >> 48 & ORDINAL) as i32 - 1;
         (word & ADDRESS, Some(ordinal).filter(|ordinal| *ordinal >= 0))
@@ -58,12 +58,12 @@ pub fn found<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Vec<Context> 
             note(number, Some(device).filter(|device| *device >= 0), &made);
         }
         let Some(spec) = call.function.map(|function| function.spec()) else { continue };
-        if let Some(end) = spec.ends_context().filter(|end| end.object == Object::Primary) {
-            let device = call.number(end.by).map(|device| device as i32);
+        if let Some(end) = spec.ended_context().filter(|end| end.object == Object::Primary) {
+            let device = call.argument_number(end.by).map(|device| device as i32);
             note(call.details.context.unwrap_or(0), device, &made);
         }
         for (index, arg) in spec.args().iter().enumerate() {
-            let Some(number) = call.number(index).filter(|_| arg.type_word() == "CUcontext") else {
+            let Some(number) = call.argument_number(index).filter(|_| arg.type_word() == "CUcontext") else {
                 continue;
             };
             match arg.direction {
@@ -72,7 +72,7 @@ pub fn found<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Vec<Context> 
             }
         }
         let ends = |effect: &Effect| match effect {
-            Effect::Ends(End { object: Object::Context, by, .. }) => call.number(*by),
+            Effect::Ends(End { object: Object::Context, by, .. }) => call.argument_number(*by),
             _ => None,
         };
         destroyed.extend(spec.effects().iter().filter_map(ends));

@@ -40,7 +40,7 @@ pub fn stem(function: &FnSpec, index: usize) -> String {
 
 /// Returns the first part of the name of a handle, and its type in C.
 pub fn handle_type(function: &FnSpec, call: &Call, arg: &ArgSpec) -> (&'static str, &'static str) {
-    let kind = function.handle_kind().and_then(|kind| call.number(kind)).map(|kind| kind as i32);
+    let kind = function.handle_kind_argument().and_then(|kind| call.argument_number(kind)).map(|kind| kind as i32);
     match (arg.type_word(), kind) {
         ("CUipcMemHandle", _) => ("handle", "CUipcMemHandle"),
         ("CUipcEventHandle", _) => ("event_handle", "CUipcEventHandle"),
@@ -52,8 +52,8 @@ pub fn handle_type(function: &FnSpec, call: &Call, arg: &ArgSpec) -> (&'static s
 
 /// Returns the size in bytes of an object that a call creates or opens; 0 if unknown.
 pub fn size_of(function: &FnSpec, call: &Call, index: usize) -> u64 {
-    let made = function.makes().filter(|made| made.by == index).and_then(|made| call.number(made.size?));
-    let opened = call.details.memory.zip(call.number(index));
+    let made = function.makes().filter(|made| made.by == index).and_then(|made| call.argument_number(made.size?));
+    let opened = call.details.memory.zip(call.argument_number(index));
     let rest = opened.map(|((start, size), address)| start.saturating_add(size).saturating_sub(address));
     made.or(rest).unwrap_or(0)
 }
@@ -61,7 +61,7 @@ pub fn size_of(function: &FnSpec, call: &Call, index: usize) -> u64 {
 /// Returns memory of the host that is large enough for a call.
 pub fn host(function: &FnSpec, call: &Call) -> String {
     let sizes = function.args().iter().enumerate().filter(|(_, arg)| arg.type_word() == "usize");
-    let most = sizes.filter_map(|(index, _)| call.number(index)).max();
+    let most = sizes.filter_map(|(index, _)| call.argument_number(index)).max();
     format!("host_memory({})", values::number(most.unwrap_or(0)))
 }
 

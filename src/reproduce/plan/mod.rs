@@ -59,8 +59,7 @@ impl Plan {
     pub fn new(calls: &[Recorded], forked: &[bool]) -> Plan {
         let mut plan = Plan::default();
         for (process, is_initialized) in forked.iter().copied().enumerate() {
-            let own =
-                calls.iter().filter(|recorded| recorded.process == process).map(|recorded| &recorded.call);
+            let own = calls.iter().filter(|recorded| recorded.process == process).map(|recorded| &recorded.call);
             let contexts = contexts::found(own);
             plan.world.states.push(State { contexts, is_initialized, ..State::default() });
             plan.pending.push(Vec::new());
@@ -68,7 +67,7 @@ impl Plan {
         for Recorded { process, call, .. } in calls {
             let exports = call.function.and_then(|function| function.spec().exports());
             let is_event = |shared: &Shared| shared.object == Object::Event && call.succeeded();
-            let number = exports.filter(is_event).and_then(|shared| call.number(shared.by));
+            let number = exports.filter(is_event).and_then(|shared| call.argument_number(shared.by));
             plan.world.exported.extend(number.map(|number| (*process, number)));
         }
         plan
@@ -81,16 +80,16 @@ impl Plan {
             return;
         }
         let expected = match call.outcome {
-            _ if call.injected || call.stopped_by().is_some() => {
+            _ if call.injected || call.stopping_fault().is_some() => {
                 self.injected += 1;
                 return;
             }
             Outcome::Unwound | Outcome::Returned(SHUT_DOWN) => return self.leave_out(function),
             Outcome::Pending => Expected::Never,
             Outcome::Returned(_) if *is_use => Expected::Result("CUDA_SUCCESS".to_owned()),
-            Outcome::Returned(result) => Expected::Result(
-                function.result_name(result).map_or_else(|| result.to_string(), ToOwned::to_owned),
-            ),
+            Outcome::Returned(result) => {
+                Expected::Result(function.result_name(result).map_or_else(|| result.to_string(), ToOwned::to_owned))
+            }
         };
         let site = Site { process: *process, function, shown: forms::newest(function), call };
         let world = &mut self.world;
@@ -102,7 +101,7 @@ impl Plan {
         });
         world.note_ends(site);
         // These calls concern all objects of the process.
-        if function.ends_context().is_some() || function.is_in(Group::Order) {
+        if function.ended_context().is_some() || function.is_in(Group::Order) {
             world.uses.extend(&world.states[*process].variables);
         }
         let (before, uses) = (std::mem::take(&mut world.before), std::mem::take(&mut world.uses));
@@ -113,7 +112,7 @@ impl Plan {
             setup,
             before,
             call: written,
-            times: call.times().min(MOST_TIMES),
+            times: call.call_count().min(MOST_TIMES),
             uses,
             is_plain: opens && call.succeeded(),
             expected,

@@ -61,7 +61,7 @@ impl World {
             match effect {
                 Effect::Makes(made) if made.object == Object::Context => state.current = None,
                 Effect::Ends(end) if end.object.is_context() => {
-                    let named = call.number(end.by).filter(|_| end.object == Object::Context);
+                    let named = call.argument_number(end.by).filter(|_| end.object == Object::Context);
                     let ended = call.details.context.or(named);
                     state.ended.extend(ended);
                     if end.object == Object::Context && state.current == ended {
@@ -86,8 +86,7 @@ impl World {
             }
             return;
         };
-        let device =
-            state.contexts.iter().find(|it| it.number == context && it.is_primary).map(|it| it.device);
+        let device = state.contexts.iter().find(|it| it.number == context && it.is_primary).map(|it| it.device);
         state.current = Some(context);
         let name = self.variables.get(id).name.clone();
         if let Some(device) = device.filter(|_| state.ended.remove(&context) && !lacks_context) {
@@ -97,12 +96,7 @@ impl World {
     }
 
     /// Creates an object that existed before the call; `None` if such objects cannot be created so.
-    pub fn missing(
-        &mut self,
-        Site { process, call, .. }: Site,
-        word: &'static str,
-        number: u64,
-    ) -> Option<Id> {
+    pub fn missing(&mut self, Site { process, call, .. }: Site, word: &'static str, number: u64) -> Option<Id> {
         let device = call.details.devices.0.unwrap_or_default();
         let (stem, create) = match word {
             "CUevent" if self.exported.contains(&(process, number)) => {

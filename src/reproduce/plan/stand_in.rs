@@ -4,20 +4,21 @@ use cupeer_record::Call;
 use cupeer_spec::effect::{Effect, Used};
 use cupeer_spec::function::FnSpec;
 use cupeer_spec::record::slot::detail;
-use cupeer_spec::record::slot::nodes::{self, Range};
+use cupeer_spec::record::slot::nodes::{self, NodeRange};
 
 /// Returns the ranges of device memory that a call uses.
-pub fn ranges(function: &FnSpec, call: &Call) -> impl Iterator<Item = Range> {
-    let range = |address, bytes, is_write| Range { address, bytes, is_write, value: None };
-    let batch =
-        call.details.ranges.iter().map(move |(address, word)| {
-            range(*address, word & detail::RANGE_BYTES, word & detail::WRITTEN != 0)
-        });
-    let graph = nodes::read(&call.details.nodes).into_iter().flat_map(|(_, ranges)| ranges);
+pub fn ranges(function: &FnSpec, call: &Call) -> impl Iterator<Item = NodeRange> {
+    let range = |address, bytes, is_write| NodeRange { address, bytes, is_write, value: None };
+    let batch = call
+        .details
+        .ranges
+        .iter()
+        .map(move |(address, word)| range(*address, word & detail::RANGE_BYTES, word & detail::WRITTEN != 0));
+    let graph = nodes::read_nodes(&call.details.nodes).into_iter().flat_map(|(_, ranges)| ranges);
     let rows = rows(function, call)
         .into_iter()
         .flat_map(move |[to, written, from, read]| [range(to, written, true), range(from, read, false)]);
-    let all: Vec<Range> = batch.chain(graph).chain(rows).filter(|range| range.address != 0).collect();
+    let all: Vec<NodeRange> = batch.chain(graph).chain(rows).filter(|range| range.address != 0).collect();
     all.into_iter()
 }
 

@@ -29,7 +29,7 @@ pub fn structure(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
 
 /// Returns the initializer of an array with these elements.
 pub fn array(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
-    let elements = bytes.chunks_exact(spec.element().max(1)).map(|element| printed(element, spec));
+    let elements = bytes.chunks_exact(spec.stored_element_size().max(1)).map(|element| printed(element, spec));
     let elements: Vec<String> = elements.map(|text| Some(initializer(&text?))).collect::<Option<_>>()?;
     (!elements.is_empty()).then(|| format!("{{{}}}", elements.join(", ")))
 }
@@ -65,7 +65,7 @@ pub fn target(spec: &ArgSpec) -> String {
 
 fn printed(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
     let mut text = String::new();
-    (spec.of().print_stored)(bytes, &mut text, TEXT).ok()?;
+    (spec.arg_type().print_stored)(bytes, &mut text, TEXT).ok()?;
     Some(text)
 }
 
@@ -90,10 +90,7 @@ mod tests {
 
     #[test]
     fn structures_are_initializers() {
-        assert_eq!(
-            initializer("{location={type=A, id=2}, flags=B}"),
-            "{.location = {.type = A, .id = 2}, .flags = B}"
-        );
+        assert_eq!(initializer("{location={type=A, id=2}, flags=B}"), "{.location = {.type = A, .id = 2}, .flags = B}");
         assert_eq!(initializer("7"), "7");
     }
 
@@ -105,9 +102,9 @@ mod tests {
 
     #[test]
     fn arguments_are_written_as_cuda_h_has_them() {
-        let (_, flags) = FnId::cuIpcOpenMemHandle_v2.spec().argument("Flags").expect("an argument");
+        let (_, flags) = FnId::cuIpcOpenMemHandle_v2.spec().find_argument("Flags").expect("an argument");
         assert_eq!(literal(&[1, 0, 0, 0], flags).as_deref(), Some("CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS"));
-        let (_, prop) = FnId::cuMemCreate.spec().argument("prop").expect("an argument");
+        let (_, prop) = FnId::cuMemCreate.spec().find_argument("prop").expect("an argument");
         let bytes: Vec<u8> = [1, 1, 1, 0].into_iter().flat_map(i32::to_le_bytes).collect();
         let written = structure(&bytes, prop).expect("a structure");
         assert!(written.starts_with("{.type = CU_MEM_ALLOCATION_TYPE_PINNED, "), "{written}");

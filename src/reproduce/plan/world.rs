@@ -125,7 +125,7 @@ impl World {
     pub fn note_ends(&mut self, Site { process, function, shown, call }: Site) {
         for effect in function.effects().iter().filter(|_| call.succeeded()) {
             if let Effect::Ends(End { by, is_counted: false, size: None, .. }) = effect
-                && let Some(number) = call.number(*by)
+                && let Some(number) = call.argument_number(*by)
             {
                 self.states[process].gone.insert((shown.args()[*by].type_word(), number));
             }
