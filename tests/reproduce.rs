@@ -95,9 +95,17 @@ fn most_scenes_are_repeated() {
     let is_own = |scene: &&Scene| !scene.machine.starts_with("answers");
     let every = sample(16, 1);
     let all: Vec<&Scene> = scenes::scenes().iter().filter(is_own).step_by(every).collect();
-    let failed: Vec<&str> = all.iter().filter(|scene| !repeat(scene).is_empty()).map(|scene| scene.name).collect();
+    let mut failed = Vec::new();
+    for scene in &all {
+        let differences = repeat(scene);
+        if !differences.is_empty() {
+            println!("{}: {}", scene.name, differences.join("\n"));
+            failed.push(scene.name);
+        }
+    }
     let share = 100 * (all.len() - failed.len()) / all.len();
     // A sample can have more of the scenes with graphs and kernels, for which copies stand in.
+    println!("{share}% of {} scenes are repeated", all.len());
     assert!(share >= sample(SHARE / 2, SHARE), "{share}% of {} are repeated; not {failed:?}", all.len());
 }
 

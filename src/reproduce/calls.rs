@@ -6,7 +6,7 @@ use cupeer_report::values::handle_fingerprints;
 use std::collections::HashMap;
 
 /// A recorded call, with times that all processes of a host share.
-pub struct Recorded {
+pub struct RecordedCall {
     /// Index of the process in the job.
     pub process: usize,
     pub call: Call,
@@ -16,7 +16,7 @@ pub struct Recorded {
     pub start: u64,
 }
 
-impl Recorded {
+impl RecordedCall {
     /// Returns the fingerprint of the handle that the call exports or, if not `exports`, opens, and the process.
     pub fn shared(&self, exports: bool) -> Option<(u64, usize)> {
         let function = self.call.function?.spec();
@@ -26,24 +26,24 @@ impl Recorded {
 }
 
 /// Reads the calls of all processes, ordered by the time when they began.
-pub fn read(job: &Job) -> Result<Vec<Recorded>> {
+pub fn read_calls(job: &Job) -> Result<Vec<RecordedCall>> {
     let mut all = Vec::new();
     for (index, process) in job.processes.iter().enumerate() {
         let clock = job.clock(process);
-        let calls = of_process(process)?;
-        all.extend(calls.into_iter().map(|(call, is_use)| Recorded {
+        let calls = read_process_calls(process)?;
+        all.extend(calls.into_iter().map(|(call, is_use)| RecordedCall {
             process: index,
             start: clock.realtime(call.start),
             is_use,
             call,
         }));
     }
-    sort(&mut all);
+    sort_by_time(&mut all);
     Ok(all)
 }
 
 /// Sorts calls by the time when they began, but no open before the first export of its handle: clocks may differ.
-fn sort(all: &mut [Recorded]) {
+fn sort_by_time(all: &mut [RecordedCall]) {
     all.sort_by_key(|recorded| recorded.start);
     let mut exported: HashMap<u64, u64> = HashMap::new();
     for recorded in all.iter().rev() {
@@ -61,7 +61,7 @@ fn sort(all: &mut [Recorded]) {
 }
 
 /// Returns the calls of a process with the ends that came late, and the recorded copies.
-fn of_process(process: &Process) -> Result<Vec<(Call, bool)>> {
+fn read_process_calls(process: &Process) -> Result<Vec<(Call, bool)>> {
     let mut calls: Vec<(Call, bool)> = Vec::new();
     let mut pending = HashMap::new();
     let mut events = process.events().context("failed to read the calls")?;

@@ -6,30 +6,32 @@
 use std::collections::HashMap;
 
 /// Largest number of statements in a loop.
-const LONGEST: usize = 16;
+const MOST_STATEMENTS: usize = 16;
 /// Smallest number of repetitions that become a loop.
-const FEWEST: usize = 3;
+const FEWEST_REPETITIONS: usize = 3;
 
 /// A statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Line {
+pub struct Statement {
     pub text: String,
     /// Place of the recorded call in the program; 0 if it is none.
-    pub place: u64,
+    pub call_site: u64,
 }
 
 /// Returns the statements of a body with loops.
-pub fn folded(lines: Vec<Line>) -> Vec<String> {
+pub fn fold_into_loops(lines: Vec<Statement>) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
-    for word in lines.iter().flat_map(|line| words(&line.text)) {
+    for word in lines.iter().flat_map(|line| split_words(&line.text)) {
         *uses.entry(word).or_default() += 1;
     }
     let mut folded = Vec::new();
     let mut at = 0;
     while at < lines.len() {
-        let lengths = 1..=LONGEST.min(lines.len() - at);
-        let counted = lengths.map(|length| (repeated(&lines[at..], length, &uses), length));
-        let best = counted.filter(|(count, _)| *count >= FEWEST).max_by_key(|(count, length)| (count * length, *count));
+        let lengths = 1..=MOST_STATEMENTS.min(lines.len() - at);
+        let counted = lengths.map(|length| (count_repetitions(&lines[at..], length, &uses), length));
+        let best = counted
+            .filter(|(count, _)| *count >= FEWEST_REPETITIONS)
+            .max_by_key(|(count, length)| (count * length, *count));
         let Some((count, length)) = best else {
             folded.push(lines[at].text.clone());
             at += 1;
@@ -44,28 +46,28 @@ pub fn folded(lines: Vec<Line>) -> Vec<String> {
 }
 
 /// Returns the number of runs of `length` lines that are like the first one.
-fn repeated(lines: &[Line], length: usize, uses: &HashMap<&str, usize>) -> usize {
+fn count_repetitions(lines: &[Statement], length: usize, uses: &HashMap<&str, usize>) -> usize {
     let mut runs = lines.chunks_exact(length);
     let Some(first) = runs.next() else { return 0 };
-    let alike = runs.take_while(|run| is_like(first, run, uses)).count();
+    let alike = runs.take_while(|run| is_repetition(first, run, uses)).count();
     // The variables of the first run must be its own, too: it is compared with the second one.
-    let is_own = lines.get(length..2 * length).is_some_and(|second| is_like(second, first, uses));
+    let is_own = lines.get(length..2 * length).is_some_and(|second| is_repetition(second, first, uses));
     if alike > 0 && is_own { alike + 1 } else { 0 }
 }
 
 /// Returns true if a run is like another one, and the variables that differ are used nowhere else.
-fn is_like(first: &[Line], run: &[Line], uses: &HashMap<&str, usize>) -> bool {
+fn is_repetition(first: &[Statement], run: &[Statement], uses: &HashMap<&str, usize>) -> bool {
     let mut names: HashMap<&str, &str> = HashMap::new();
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for (one, other) in first.iter().zip(run) {
-        let mut others = words(&other.text);
-        let is_alike = one.place == other.place
-            && skeleton(&one.text) == skeleton(&other.text)
-            && words(&one.text).all(|word| {
+        let mut others = split_words(&other.text);
+        let is_alike = one.call_site == other.call_site
+            && remove_words(&one.text) == remove_words(&other.text)
+            && split_words(&one.text).all(|word| {
                 let Some(now) = others.next() else { return false };
                 *counts.entry(now).or_default() += 1;
                 *names.entry(word).or_insert(now) == now
-                    && (word == now || stem(word) == stem(now) && !stem(word).is_empty())
+                    && (word == now || variable_stem(word) == variable_stem(now) && !variable_stem(word).is_empty())
             });
         if !is_alike || others.next().is_some() {
             return false;
@@ -75,21 +77,22 @@ fn is_like(first: &[Line], run: &[Line], uses: &HashMap<&str, usize>) -> bool {
 }
 
 /// Returns a line without its words.
-fn skeleton(line: &str) -> String {
-    line.chars().filter(|c| !is_of_word(*c)).collect()
+fn remove_words(line: &str) -> String {
+    line.chars().filter(|c| !is_word_char(*c)).collect()
 }
 
 /// Returns the name of a variable without its number; empty for a number, and for other words.
-fn stem(word: &str) -> &str {
+fn variable_stem(word: &str) -> &str {
     let stem = word.trim_end_matches(|c: char| c.is_ascii_digit());
     if stem.len() < word.len() && stem.starts_with(|c: char| c.is_ascii_lowercase()) { stem } else { "" }
 }
 
-fn words(line: &str) -> impl Iterator<Item = &str> {
-    line.split(|c| !is_of_word(c)).filter(|word| !word.is_empty())
+/// Returns the identifiers and numbers of a text in C.
+pub fn split_words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c| !is_word_char(c)).filter(|word| !word.is_empty())
 }
 
-fn is_of_word(c: char) -> bool {
+fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
@@ -97,19 +100,19 @@ fn is_of_word(c: char) -> bool {
 mod tests {
     use super::*;
 
-    fn lines(text: &str) -> Vec<Line> {
-        text.split(' ').map(|text| Line { text: text.to_owned(), place: 0 }).collect()
+    fn parse_statements(text: &str) -> Vec<Statement> {
+        text.split(' ').map(|text| Statement { text: text.to_owned(), call_site: 0 }).collect()
     }
 
     #[track_caller]
-    fn assert_stays(all: Vec<Line>) {
+    fn assert_stays(all: Vec<Statement>) {
         let texts: Vec<String> = all.iter().map(|line| line.text.clone()).collect();
-        assert_eq!(folded(all), texts);
+        assert_eq!(fold_into_loops(all), texts);
     }
 
     #[test]
     fn repeated_statements_become_a_loop() {
-        let folded = folded(lines(
+        let folded = fold_into_loops(parse_statements(
             "a(); make(&memory1); use(memory1); make(&memory2); use(memory2); make(&memory3); use(memory3); b();",
         ));
         let expected =
@@ -120,11 +123,11 @@ mod tests {
     #[test]
     fn other_statements_stay() {
         // A variable is used later.
-        assert_stays(lines("make(&memory1); make(&memory2); make(&memory3); use(memory2);"));
+        assert_stays(parse_statements("make(&memory1); make(&memory2); make(&memory3); use(memory2);"));
         // Numbers are not variables.
-        assert_stays(lines("use(1); use(2); use(3);"));
-        let mut places = lines("make(&memory1); make(&memory2); make(&memory3);");
-        places[1].place = 7;
+        assert_stays(parse_statements("use(1); use(2); use(3);"));
+        let mut places = parse_statements("make(&memory1); make(&memory2); make(&memory3);");
+        places[1].call_site = 7;
         assert_stays(places);
     }
 }

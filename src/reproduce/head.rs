@@ -2,28 +2,28 @@
 //! program.
 
 use crate::plan::Plan;
-use crate::plan::step::Expected;
+use crate::plan::step::ExpectedOutcome;
 use cupeer_record::Process;
 use cupeer_report::model::Report;
 use cupeer_report::names::counted;
 use std::collections::BTreeMap;
 
 /// Most findings and failures that are listed.
-const MOST: usize = 8;
+const MOST_LISTED: usize = 8;
 
 /// Returns the paragraphs of the comment.
-pub fn paragraphs(processes: &[&Process], report: &Report, plan: &Plan) -> Vec<String> {
-    let calls = plan.steps.iter().filter(|step| step.expected != Expected::End).count();
+pub fn build_head(processes: &[&Process], report: &Report, plan: &Plan) -> Vec<String> {
+    let calls = plan.steps.iter().filter(|step| step.expected != ExpectedOutcome::ProcessEnd).count();
     let (calls, count) = (counted(calls as u64, "call"), counted(processes.len() as u64, "process"));
     let version = env!("CARGO_PKG_VERSION");
     let mut all = vec![
         format!("Repeats {calls} of {count}, as cupeer {version} recorded them. It has nothing else of the program."),
         String::new(),
-        format!("Recorded with {}.", system(processes)),
+        format!("RecordedCall with {}.", describe_system(processes)),
     ];
-    all.extend(found(report, plan));
+    all.extend(describe_errors(report, plan));
     all.push(String::new());
-    all.extend(left_out(processes, plan));
+    all.extend(describe_left_out(processes, plan));
     all.push(String::new());
     all.push("Build: cc -Wall -o bug bug.c -lcuda".to_owned());
     all.push(
@@ -32,7 +32,7 @@ pub fn paragraphs(processes: &[&Process], report: &Report, plan: &Plan) -> Vec<S
     all
 }
 
-fn system(processes: &[&Process]) -> String {
+fn describe_system(processes: &[&Process]) -> String {
     let driver = processes.iter().find_map(|process| process.text("driver")?.parse::<u32>().ok());
     let driver = driver.map(|version| format!("a driver for CUDA {}.{}", version / 1000, version % 1000 / 10));
     let mut devices = BTreeMap::new();
@@ -45,9 +45,9 @@ fn system(processes: &[&Process]) -> String {
 }
 
 /// Returns the findings and failed calls that the file reproduces.
-fn found(report: &Report, plan: &Plan) -> Vec<String> {
+fn describe_errors(report: &Report, plan: &Plan) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for finding in report.findings.iter().take(MOST) {
+    for finding in report.findings.iter().take(MOST_LISTED) {
         let (rule, severity, function) = (&finding.rule, &finding.severity, &finding.function);
         lines.push(format!("{severity} {rule}: {function}, {}", counted(finding.count, "time")));
     }
@@ -55,14 +55,14 @@ fn found(report: &Report, plan: &Plan) -> Vec<String> {
     for step in &plan.steps {
         let name = step.call.split('(').next().unwrap_or_default();
         match &step.expected {
-            Expected::Result(result) if result != "CUDA_SUCCESS" => {
+            ExpectedOutcome::Result(result) if result != "CUDA_SUCCESS" => {
                 *failures.entry((name, result)).or_default() += step.times;
             }
-            Expected::Never => *failures.entry((name, "no return")).or_default() += 1,
+            ExpectedOutcome::NoReturn => *failures.entry((name, "no return")).or_default() += 1,
             _ => {}
         }
     }
-    let failed = failures.iter().take(MOST);
+    let failed = failures.iter().take(MOST_LISTED);
     lines.extend(failed.map(|((name, result), times)| format!("{name}: {result}, {}", counted(*times, "time"))));
     if lines.is_empty() {
         return vec!["cupeer found no error in it.".to_owned()];
@@ -70,7 +70,7 @@ fn found(report: &Report, plan: &Plan) -> Vec<String> {
     std::iter::once("It reproduces:".to_owned()).chain(lines.into_iter().map(|line| format!("- {line}"))).collect()
 }
 
-fn left_out(processes: &[&Process], plan: &Plan) -> Vec<String> {
+fn describe_left_out(processes: &[&Process], plan: &Plan) -> Vec<String> {
     let mut lines = vec![
         "Not recorded, so not repeated: kernels, streams, work on memory that is not shared, most small allocations, threads, flags \
          of contexts, and calls between these. Contents of memory are patterns."
@@ -78,7 +78,7 @@ fn left_out(processes: &[&Process], plan: &Plan) -> Vec<String> {
     ];
     let left_out: Vec<String> = plan.left_out.iter().map(|(function, count)| format!("{function} ({count})")).collect();
     if !left_out.is_empty() {
-        lines.push(format!("Recorded, but not repeated: {}.", left_out.join(", ")));
+        lines.push(format!("RecordedCall, but not repeated: {}.", left_out.join(", ")));
     }
     if plan.injected > 0 {
         lines.push(format!("Left out because a fault plan supplied the result: {}.", counted(plan.injected, "call")));

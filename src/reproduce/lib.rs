@@ -25,7 +25,7 @@ mod write;
 
 use anyhow::{Result, bail, ensure};
 use args::ReproduceArgs;
-use calls::Recorded;
+use calls::RecordedCall;
 use cupeer_console::output;
 use cupeer_record::{Job, Process};
 use cupeer_recordings::made;
@@ -43,7 +43,7 @@ pub fn command(job: &Job, args: &ReproduceArgs) -> Result<ExitCode> {
     if let Some(output) = &args.output {
         made::refuse_existing(output, args.force)?;
     }
-    let (text, left_out) = text(job)?;
+    let (text, left_out) = build_file(job)?;
     if left_out > 0 {
         output::print_note(&format!(
             "{} could not be repeated; the head of the file lists them",
@@ -58,40 +58,42 @@ pub fn command(job: &Job, args: &ReproduceArgs) -> Result<ExitCode> {
 }
 
 /// Returns the C file, and the number of calls that it does not repeat.
-fn text(job: &Job) -> Result<(String, u64)> {
+fn build_file(job: &Job) -> Result<(String, u64)> {
     for problem in &job.problems {
         output::print_problem(&problem.to_string());
     }
-    let mut calls = calls::read(job)?;
-    check_hosts(job, &calls)?;
-    let processes = used(job, &mut calls);
+    let mut calls = calls::read_calls(job)?;
+    refuse_several_hosts(job, &calls)?;
+    let processes = number_processes(job, &mut calls);
     let forked: Vec<bool> = processes.iter().map(|process| process.forked.is_some()).collect();
     let mut plan = Plan::new(&calls, &forked);
     let mut ends: Vec<(u64, usize)> =
-        processes.iter().enumerate().map(|(number, process)| (ended(job, process), number)).collect();
-    for Recorded { process, start, .. } in &calls {
+        processes.iter().enumerate().map(|(number, process)| (end_time(job, process), number)).collect();
+    for RecordedCall { process, start, .. } in &calls {
         ends[*process].0 = ends[*process].0.max(start + 1);
     }
     ends.sort_unstable();
     let mut ends = ends.into_iter().peekable();
     for recorded in &calls {
         while let Some((_, number)) = ends.next_if(|(time, _)| *time < recorded.start) {
-            plan.end(number, statement(processes[number]));
+            plan.add_end(number, end_statement(processes[number]));
         }
-        plan.call(recorded);
+        plan.add_call(recorded);
     }
-    ends.for_each(|(_, number)| plan.end(number, statement(processes[number])));
+    ends.for_each(|(_, number)| plan.add_end(number, end_statement(processes[number])));
     let left_out = plan.left_out.values().sum();
     ensure!(plan.steps.len() > processes.len(), "the recording has no call that a C program can repeat");
-    let around = order::waits(&plan.steps, plan.variables(), processes.len());
+    let around = order::order_steps(&plan.steps, plan.variables(), processes.len());
     let report = cupeer_facts::read(job, &Filter::all(job), Keep::default(), None)?;
-    let head = head::paragraphs(&processes, &report, &plan);
-    let written = processes.iter().map(|process| write::Process { begin: begin(process), signal: signal(process) });
-    Ok((write::file(&head, &written.collect::<Vec<_>>(), &plan, &around), left_out))
+    let head = head::build_head(&processes, &report, &plan);
+    let written = processes
+        .iter()
+        .map(|process| write::ProcessText { begin: first_statements(process), signal: ending_signal(process) });
+    Ok((write::format_file(&head, &written.collect::<Vec<_>>(), &plan, &around), left_out))
 }
 
 /// Fails if a process opens a handle that only a process of another host exported.
-fn check_hosts(job: &Job, calls: &[Recorded]) -> Result<()> {
+fn refuse_several_hosts(job: &Job, calls: &[RecordedCall]) -> Result<()> {
     let mut exporters: HashMap<u64, HashSet<[u8; 16]>> = HashMap::new();
     let boot = |process: usize| job.processes[process].header.boot_id;
     for (handle, process) in calls.iter().filter_map(|recorded| recorded.shared(true)) {
@@ -106,7 +108,7 @@ fn check_hosts(job: &Job, calls: &[Recorded]) -> Result<()> {
 }
 
 /// Returns the processes with calls, in the order of their ranks, then of their first calls, and numbers the calls so.
-fn used<'a>(job: &'a Job, calls: &mut [Recorded]) -> Vec<&'a Process> {
+fn number_processes<'a>(job: &'a Job, calls: &mut [RecordedCall]) -> Vec<&'a Process> {
     let mut indexes: Vec<usize> = Vec::new();
     for recorded in &*calls {
         if !indexes.contains(&recorded.process) {
@@ -120,7 +122,7 @@ fn used<'a>(job: &'a Job, calls: &mut [Recorded]) -> Vec<&'a Process> {
 }
 
 /// Returns the time when a process ended, in nanoseconds; the largest number if that is unknown.
-fn ended(job: &Job, process: &Process) -> u64 {
+fn end_time(job: &Job, process: &Process) -> u64 {
     match process.end_time_span().before {
         0 => u64::MAX,
         time => job.clock(process).realtime_of(time),
@@ -128,12 +130,12 @@ fn ended(job: &Job, process: &Process) -> u64 {
 }
 
 /// Returns the signal that ended a process; 0 if none did.
-fn signal(process: &Process) -> u8 {
+fn ending_signal(process: &Process) -> u8 {
     if let RecordedEnd::Signal(signal) = process.end() { signal } else { 0 }
 }
 
 /// Returns the statement that ends a process.
-fn statement(process: &Process) -> &'static str {
+fn end_statement(process: &Process) -> &'static str {
     match process.end() {
         RecordedEnd::Signal(_) => "kill(getpid(), signals[me]);",
         RecordedEnd::Left(_) | RecordedEnd::Unseen => "_exit(0);",
@@ -142,7 +144,7 @@ fn statement(process: &Process) -> &'static str {
 }
 
 /// Returns the statements before the first step of a process.
-fn begin(process: &Process) -> Vec<String> {
+fn first_statements(process: &Process) -> Vec<String> {
     let is_plain = |value: &&str| value.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
     let visible = process.variable("CUDA_VISIBLE_DEVICES").filter(is_plain);
     let visible = visible.map(|value| format!("setenv(\"CUDA_VISIBLE_DEVICES\", \"{value}\", 1);"));

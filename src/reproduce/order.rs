@@ -5,13 +5,13 @@
 //! knows already that they are done. Two processes that only open and close what a third one shared do not wait for each other. A
 //! process that exports again waits for those that opened its earlier handles, as a program does that answers requests.
 
-use crate::plan::objects::{Id, Variables};
-use crate::plan::step::{Expected, Step};
+use crate::plan::objects::{VariableId, Variables};
+use crate::plan::step::{ExpectedOutcome, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Statements that surround a step.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Around {
+pub struct StepWaits {
     pub before: Vec<String>,
     pub after: Vec<String>,
 }
@@ -21,17 +21,17 @@ struct Message {
     after: usize,
     before: usize,
     /// The handle; `None` for a byte that says that the step is done.
-    handle: Option<Id>,
+    handle: Option<VariableId>,
 }
 
 /// The last steps of a process that used an object: of all, and of those whose order always matters.
 #[derive(Clone, Copy, Default)]
-struct Last {
+struct LastUses {
     any: Option<usize>,
-    weighty: Option<usize>,
+    ordered: Option<usize>,
 }
 
-struct Order<'a> {
+struct OrderedSteps<'a> {
     steps: &'a [Step],
     variables: &'a Variables,
     /// Number of steps of each process that each process knows to be done.
@@ -42,68 +42,68 @@ struct Order<'a> {
     ordinals: Vec<usize>,
     /// Messages by sender and reader.
     messages: BTreeMap<(usize, usize), Vec<Message>>,
-    around: Vec<Around>,
+    around: Vec<StepWaits>,
 }
 
 /// Returns the statements that keep the steps in order.
-pub fn waits(steps: &[Step], variables: &Variables, processes: usize) -> Vec<Around> {
-    let mut order = Order {
+pub fn order_steps(steps: &[Step], variables: &Variables, processes: usize) -> Vec<StepWaits> {
+    let mut order = OrderedSteps {
         steps,
         variables,
         known: vec![vec![0; processes]; processes],
         after: Vec::new(),
         ordinals: Vec::new(),
         messages: BTreeMap::new(),
-        around: vec![Around::default(); steps.len()],
+        around: vec![StepWaits::default(); steps.len()],
     };
-    let mut exported: HashMap<Id, usize> = HashMap::new();
+    let mut exported: HashMap<VariableId, usize> = HashMap::new();
     let mut received = HashSet::new();
     let mut importers: HashMap<usize, BTreeSet<usize>> = HashMap::new();
-    let mut uses: HashMap<Id, BTreeMap<usize, Last>> = HashMap::new();
-    let mut last: BTreeMap<usize, Last> = BTreeMap::new();
+    let mut uses: HashMap<VariableId, BTreeMap<usize, LastUses>> = HashMap::new();
+    let mut last: BTreeMap<usize, LastUses> = BTreeMap::new();
     for (index, step) in steps.iter().enumerate() {
-        for id in step.uses.iter().filter(|_| step.expected != Expected::End) {
+        for id in step.uses.iter().filter(|_| step.expected != ExpectedOutcome::ProcessEnd) {
             let is_handle = variables.is_handle(*id);
             if variables.get(*id).maker == step.process {
                 if is_handle && exported.insert(*id, exported.get(id).copied().unwrap_or(index)).is_none() {
                     let readers = importers.get(&step.process).into_iter().flatten();
-                    readers.for_each(|reader| order.wait(last.get(reader).and_then(|last| last.any), index));
+                    readers.for_each(|reader| order.wait_for_step(last.get(reader).and_then(|last| last.any), index));
                 }
             } else if let Some(from) = exported.get(id)
                 && received.insert((step.process, *id))
             {
-                order.send(*from, index, Some(*id));
+                order.add_message(*from, index, Some(*id));
                 importers.entry(variables.get(*id).maker).or_default().insert(step.process);
             }
         }
-        let roots: BTreeSet<Id> = step.uses.iter().map(|id| variables.root(*id)).collect();
+        let roots: BTreeSet<VariableId> = step.uses.iter().map(|id| variables.object_root(*id)).collect();
         for root in &roots {
             let owner = variables.get(*root).maker;
             for (process, last) in uses.get(root).into_iter().flatten() {
-                let matters = !step.is_plain || [*process, step.process].contains(&owner);
-                order.wait(if matters { last.any } else { last.weighty }, index);
+                let matters = !step.is_unordered || [*process, step.process].contains(&owner);
+                order.wait_for_step(if matters { last.any } else { last.ordered }, index);
             }
         }
         // Memory of a device belongs to all processes.
-        if step.expected == Expected::Result("CUDA_ERROR_OUT_OF_MEMORY".to_owned()) {
-            last.values().for_each(|last| order.wait(last.any, index));
+        if step.expected == ExpectedOutcome::Result("CUDA_ERROR_OUT_OF_MEMORY".to_owned()) {
+            last.values().for_each(|last| order.wait_for_step(last.any, index));
         }
-        order.pass(index);
-        let note = |last: &mut Last| {
-            *last = Last { any: Some(index), weighty: if step.is_plain { last.weighty } else { Some(index) } };
+        order.finish_step(index);
+        let note = |last: &mut LastUses| {
+            *last = LastUses { any: Some(index), ordered: if step.is_unordered { last.ordered } else { Some(index) } };
         };
         note(last.entry(step.process).or_default());
         for root in roots {
             note(uses.entry(root).or_default().entry(step.process).or_default());
         }
     }
-    order.deliver();
+    order.write_messages();
     order.around
 }
 
-impl Order<'_> {
+impl OrderedSteps<'_> {
     /// Has a step wait for another one, unless its process knows that that one is done.
-    fn wait(&mut self, from: Option<usize>, index: usize) {
+    fn wait_for_step(&mut self, from: Option<usize>, index: usize) {
         let Some(from) = from else { return };
         let (sender, reader) = (self.steps[from].process, self.steps[index].process);
         if sender == reader || self.known[reader][sender] >= self.ordinals[from] {
@@ -111,34 +111,34 @@ impl Order<'_> {
         }
         match self.steps[from].expected {
             // A process that ends waits for the calls of others, and not for their ends.
-            Expected::End if self.steps[index].expected == Expected::End => {
+            ExpectedOutcome::ProcessEnd if self.steps[index].expected == ExpectedOutcome::ProcessEnd => {
                 let last = (0..from).rev().find(|step| self.steps[*step].process == sender);
-                self.wait(last, index);
+                self.wait_for_step(last, index);
             }
-            Expected::End => {
+            ExpectedOutcome::ProcessEnd => {
                 self.around[index].before.push(format!("wait_for_end({sender});"));
-                self.learn(from, reader);
+                self.merge_knowledge(from, reader);
             }
             // Nobody waits for a call that did not return.
-            Expected::Never => {}
-            Expected::Result(_) => self.send(from, index, None),
+            ExpectedOutcome::NoReturn => {}
+            ExpectedOutcome::Result(_) => self.add_message(from, index, None),
         }
     }
 
-    fn send(&mut self, from: usize, index: usize, handle: Option<Id>) {
+    fn add_message(&mut self, from: usize, index: usize, handle: Option<VariableId>) {
         let (sender, reader) = (self.steps[from].process, self.steps[index].process);
         let message = Message { after: from, before: index, handle };
         self.messages.entry((sender, reader)).or_default().push(message);
-        self.learn(from, reader);
+        self.merge_knowledge(from, reader);
     }
 
-    fn learn(&mut self, from: usize, reader: usize) {
+    fn merge_knowledge(&mut self, from: usize, reader: usize) {
         let known = self.known[reader].iter_mut().zip(&self.after[from]);
         known.for_each(|(known, more)| *known = (*known).max(*more));
     }
 
     /// Notes that a step is done.
-    fn pass(&mut self, index: usize) {
+    fn finish_step(&mut self, index: usize) {
         let process = self.steps[index].process;
         self.known[process][process] += 1;
         self.ordinals.push(self.known[process][process]);
@@ -146,7 +146,7 @@ impl Order<'_> {
     }
 
     /// Writes the messages. A process reads those of another one in the order in which they were sent.
-    fn deliver(&mut self) {
+    fn write_messages(&mut self) {
         for ((sender, reader), mut messages) in std::mem::take(&mut self.messages) {
             messages.sort_by_key(|message| message.after);
             let mut before = usize::MAX;
@@ -178,14 +178,14 @@ impl Order<'_> {
 mod tests {
     use super::*;
 
-    fn step(process: usize, uses: &[Id], is_plain: bool, expected: Expected) -> Step {
+    fn step(process: usize, uses: &[VariableId], is_unordered: bool, expected: ExpectedOutcome) -> Step {
         let [setup, before, after] = [(); 3].map(|()| Vec::new());
         let (call, uses) = (String::new(), uses.to_vec());
-        Step { process, place: 0, setup, before, after, call, expected, times: 1, uses, is_plain }
+        Step { process, call_site: 0, setup, before, after, call, expected, times: 1, uses, is_unordered }
     }
 
-    fn success() -> Expected {
-        Expected::Result("CUDA_SUCCESS".to_owned())
+    fn success() -> ExpectedOutcome {
+        ExpectedOutcome::Result("CUDA_SUCCESS".to_owned())
     }
 
     #[test]
@@ -193,17 +193,17 @@ mod tests {
         let mut variables = Variables::default();
         let memory = variables.add("memory", "CUdeviceptr", 0);
         let handle = variables.add("handle", "CUipcMemHandle", 0);
-        variables.join(memory, handle);
+        variables.join_objects(memory, handle);
         let steps = [
             step(0, &[memory, handle], false, success()),
             step(1, &[handle], true, success()),
             step(2, &[handle], true, success()),
             step(1, &[handle], true, success()),
             step(0, &[memory], false, success()),
-            step(0, &[memory], true, Expected::End),
+            step(0, &[memory], true, ExpectedOutcome::ProcessEnd),
             step(2, &[handle], true, success()),
         ];
-        let around = waits(&steps, &variables, 3);
+        let around = order_steps(&steps, &variables, 3);
         let after: Vec<String> = around.iter().map(|around| around.after.join(" ")).collect();
         let before: Vec<String> = around.iter().map(|around| around.before.join(" ")).collect();
         let sends = "send_bytes(1, &handle1, sizeof handle1); send_bytes(2, &handle1, sizeof handle1);";
@@ -222,7 +222,7 @@ mod tests {
             step(1, &[handles[1]], true, success()),
             step(1, &[handles[0]], true, success()),
         ];
-        let around = waits(&steps, &variables, 2);
+        let around = order_steps(&steps, &variables, 2);
         assert_eq!((around[2].before.len(), around[3].before.len()), (2, 0));
         assert!(around[2].before[0].contains("handle1"), "{around:?}");
     }

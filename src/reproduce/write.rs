@@ -1,10 +1,10 @@
 //! The text of the C file.
 
-use crate::fold::{Line, folded};
-use crate::order::Around;
+use crate::fold::{Statement, fold_into_loops, split_words};
+use crate::order::StepWaits;
 use crate::plan::Plan;
-use crate::plan::objects::{Id, Variables};
-use crate::plan::step::{Expected, Step};
+use crate::plan::objects::{VariableId, Variables};
+use crate::plan::step::{ExpectedOutcome, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -15,10 +15,10 @@ const BEGIN: &str = include_str!("begin.c");
 /// The function `main` of each file.
 const MAIN: &str = include_str!("main.c");
 /// Largest number of columns of comments and declarations.
-const WIDTH: usize = 100;
+const MOST_COLUMNS: usize = 100;
 
 /// A process of the file.
-pub struct Process {
+pub struct ProcessText {
     /// Statements before its first step.
     pub begin: Vec<String>,
     /// Signal that ends it; 0 if it returns.
@@ -26,51 +26,51 @@ pub struct Process {
 }
 
 /// Writes the file. `head` has the paragraphs of the comment at its head.
-pub fn file(head: &[String], processes: &[Process], plan: &Plan, around: &[Around]) -> String {
-    let mut functions: String = plan.constants().collect();
+pub fn format_file(head: &[String], processes: &[ProcessText], plan: &Plan, around: &[StepWaits]) -> String {
+    let mut functions: String = plan.constant_declarations().collect();
     for (number, process) in processes.iter().enumerate() {
         let own = plan.steps.iter().zip(around).filter(|(step, _)| step.process == number);
-        let body = body(process, own);
-        let declared = declared(plan.local(number), plan.variables(), &body);
+        let body = format_body(process, own);
+        let declared = format_declarations(plan.variables_of_process(number), plan.variables(), &body);
         let _ = write!(functions, "\nstatic void process{number}(void) {{\n{declared}{body}}}\n");
     }
     let names: Vec<String> = (0..processes.len()).map(|number| format!("process{number}")).collect();
     let signals: Vec<String> = processes.iter().map(|process| process.signal.to_string()).collect();
     let main = MAIN.replace("FUNCTIONS", &names.join(", "));
-    let helpers = helpers(&format!("{functions}{main}"));
+    let helpers = select_helpers(&format!("{functions}{main}"));
     let begin = BEGIN.replace("NUMBER", &processes.len().to_string()).replace("SIGNALS", &signals.join(", "));
-    format!("{}{begin}{helpers}\n{}\n{main}", comment(head), functions.trim_start())
+    format!("{}{begin}{helpers}\n{}\n{main}", format_comment(head), functions.trim_start())
 }
 
-fn body<'a>(process: &Process, steps: impl Iterator<Item = (&'a Step, &'a Around)>) -> String {
-    let line = |text: &String| Line { text: text.clone(), place: 0 };
-    let mut lines: Vec<Line> = process.begin.iter().map(line).collect();
+fn format_body<'a>(process: &ProcessText, steps: impl Iterator<Item = (&'a Step, &'a StepWaits)>) -> String {
+    let line = |text: &String| Statement { text: text.clone(), call_site: 0 };
+    let mut lines: Vec<Statement> = process.begin.iter().map(line).collect();
     for (step, around) in steps {
         lines.extend(step.setup.iter().chain(&around.before).chain(&step.before).map(line));
         let call = &step.call;
         let text = match &step.expected {
-            Expected::Result(result) if step.times > 1 => {
+            ExpectedOutcome::Result(result) if step.times > 1 => {
                 format!("for (int i = 0; i < {}; i++) expect({call}, {result});", step.times)
             }
-            Expected::Result(result) => format!("expect({call}, {result});"),
-            Expected::Never => format!("expect_hang({call});"),
-            Expected::End => call.clone(),
+            ExpectedOutcome::Result(result) => format!("expect({call}, {result});"),
+            ExpectedOutcome::NoReturn => format!("expect_hang({call});"),
+            ExpectedOutcome::ProcessEnd => call.clone(),
         };
-        lines.extend(Some(Line { text, place: step.place }).filter(|line| !line.text.is_empty()));
+        lines.extend(Some(Statement { text, call_site: step.call_site }).filter(|line| !line.text.is_empty()));
         lines.extend(around.after.iter().chain(&step.after).map(line));
     }
-    folded(lines).iter().fold(String::new(), |body, line| body + "    " + line + "\n")
+    fold_into_loops(lines).iter().fold(String::new(), |body, line| body + "    " + line + "\n")
 }
 
 /// Returns the declarations of the variables that a text names.
-fn declared(of: &BTreeSet<Id>, variables: &Variables, body: &str) -> String {
-    let words: BTreeSet<&str> = words(body).collect();
+fn format_declarations(of: &BTreeSet<VariableId>, variables: &Variables, body: &str) -> String {
+    let words: BTreeSet<&str> = split_words(body).collect();
     let mut by_type: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for variable in of.iter().map(|id| variables.get(*id)).filter(|variable| words.contains(&*variable.name)) {
         let name = &variable.name;
         by_type.entry(&variable.c_type).or_default().push(match (variable.elements, &*variable.c_type) {
             (Some(elements), _) => format!("{name}[{elements}] = {{0}}"),
-            (None, c_type) if is_structure(c_type) => format!("{name} = {{0}}"),
+            (None, c_type) if is_structure_type(c_type) => format!("{name} = {{0}}"),
             (None, "int") => format!("{name} = -1"),
             (None, _) => format!("{name} = 0"),
         });
@@ -79,7 +79,7 @@ fn declared(of: &BTreeSet<Id>, variables: &Variables, body: &str) -> String {
     for (c_type, names) in by_type {
         let mut line = format!("    {c_type}");
         for name in names {
-            if line.len() + name.len() > WIDTH {
+            if line.len() + name.len() > MOST_COLUMNS {
                 text += &format!("{line}\n");
                 line = "       ".to_owned();
             }
@@ -91,18 +91,18 @@ fn declared(of: &BTreeSet<Id>, variables: &Variables, body: &str) -> String {
 }
 
 /// Returns true for the types of handles that are bytes, and for properties.
-fn is_structure(c_type: &str) -> bool {
+fn is_structure_type(c_type: &str) -> bool {
     ["Handle", "Data", "Prop", "Props", "Location"].iter().any(|end| c_type.ends_with(end))
         && c_type != "CUmemGenericAllocationHandle"
 }
 
 /// Returns the helpers that a text needs, directly or through other helpers, which come before them.
-fn helpers(text: &str) -> String {
-    let mut needed: BTreeSet<&str> = words(text).collect();
+fn select_helpers(text: &str) -> String {
+    let mut needed: BTreeSet<&str> = split_words(text).collect();
     let mut kept = Vec::new();
     for helper in HELPERS.split("\n\n").collect::<Vec<_>>().into_iter().rev() {
-        if needed.contains(defined(helper)) {
-            needed.extend(words(helper));
+        if needed.contains(defined_name(helper)) {
+            needed.extend(split_words(helper));
             kept.push(helper.trim_end());
         }
     }
@@ -110,24 +110,20 @@ fn helpers(text: &str) -> String {
 }
 
 /// Returns the name that a helper defines.
-fn defined(helper: &str) -> &str {
+fn defined_name(helper: &str) -> &str {
     let line = helper.lines().find(|line| !line.starts_with("/*")).unwrap_or_default();
     let line = line.strip_prefix("#define ").unwrap_or(line);
     let end = line.find(['(', '{']).unwrap_or(line.len());
-    words(&line[..end]).last().unwrap_or_default()
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+    split_words(&line[..end]).last().unwrap_or_default()
 }
 
 /// Wraps paragraphs as a comment.
-fn comment(paragraphs: &[String]) -> String {
+fn format_comment(paragraphs: &[String]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for paragraph in paragraphs {
         lines.push(String::new());
         for word in paragraph.replace("*/", "* /").split(' ') {
-            let line = lines.last_mut().filter(|line| line.len() + word.len() < WIDTH);
+            let line = lines.last_mut().filter(|line| line.len() + word.len() < MOST_COLUMNS);
             match line {
                 Some(line) if line.is_empty() => *line = word.to_owned(),
                 Some(line) => _ = write!(line, " {word}"),
@@ -144,7 +140,7 @@ mod tests {
 
     #[test]
     fn each_helper_is_known_by_its_name() {
-        let names: Vec<&str> = HELPERS.split("\n\n").map(defined).collect();
+        let names: Vec<&str> = HELPERS.split("\n\n").map(defined_name).collect();
         for name in ["MiB", "check", "expect", "must", "message", "begin", "tell", "wait_for_end", "create_context"] {
             assert!(names.contains(&name), "{name} is not in {names:?}");
         }
@@ -153,14 +149,14 @@ mod tests {
 
     #[test]
     fn only_needed_helpers_are_written() {
-        let text = helpers("tell(1);");
+        let text = select_helpers("tell(1);");
         assert!(text.contains("send_bytes") && text.contains("give_up") && !text.contains("receive"), "{text}");
     }
 
     #[test]
     fn comments_are_wrapped_and_cannot_be_ended() {
-        let text = comment(&["a */ b".to_owned(), "word ".repeat(40).trim_end().to_owned()]);
+        let text = format_comment(&["a */ b".to_owned(), "word ".repeat(40).trim_end().to_owned()]);
         assert!(text.starts_with("/* a * / b\n * word") && text.ends_with("word\n */\n"), "{text}");
-        assert!(text.lines().all(|line| line.len() <= WIDTH + 4), "{text}");
+        assert!(text.lines().all(|line| line.len() <= MOST_COLUMNS + 4), "{text}");
     }
 }

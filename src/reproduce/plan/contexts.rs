@@ -15,7 +15,7 @@ const UNNAMED: u64 = 1 << 63;
 
 /// A context that a process had before the call that uses it first.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Context {
+pub struct PriorContext {
     /// Number that the driver gave it.
     pub number: u64,
     /// Ordinal of its device.
@@ -25,7 +25,7 @@ pub struct Context {
 }
 
 /// Returns the context that was current at a call: its number, which is 0 if there was none, and the ordinal of its device.
-pub fn current(call: &Call) -> Option<(u64, Option<i32>)> {
+pub fn current_context(call: &Call) -> Option<(u64, Option<i32>)> {
     let ends = call.function.is_some_and(|function| function.spec().ended_context().is_some());
     let used = call.details.current.map(|word| {
         let ordinal = (word >> 48 & ORDINAL) as i32 - 1;
@@ -36,7 +36,7 @@ pub fn current(call: &Call) -> Option<(u64, Option<i32>)> {
 }
 
 /// Returns the contexts that the calls of a process use without creating them, in the order of their first use.
-pub fn found<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Vec<Context> {
+pub fn find_prior_contexts<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Vec<PriorContext> {
     let mut known: Vec<(u64, Option<i32>)> = Vec::new();
     let mut made = HashSet::new();
     let mut note = |number: u64, device: Option<i32>, made: &HashSet<u64>| match known
@@ -51,7 +51,7 @@ pub fn found<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Vec<Context> 
     let mut held = 0;
     for call in calls {
         held |= call.details.contexts.unwrap_or(0);
-        if let Some((number, device)) = current(call) {
+        if let Some((number, device)) = current_context(call) {
             note(number, device, &made);
         }
         if let Some((number, device)) = call.details.owner {
@@ -77,11 +77,11 @@ pub fn found<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Vec<Context> 
         };
         destroyed.extend(spec.effects().iter().filter_map(ends));
     }
-    let mut contexts = placed(known, &destroyed);
+    let mut contexts = assign_devices(known, &destroyed);
     // Contexts on other devices, of which only the device is known.
     for device in (0..u64::BITS as i32).filter(|device| held >> device & 1 != 0) {
         if contexts.iter().all(|context| context.device != device) {
-            contexts.push(Context { number: UNNAMED | device as u64, device, is_primary: true });
+            contexts.push(PriorContext { number: UNNAMED | device as u64, device, is_primary: true });
         }
     }
     contexts
@@ -89,7 +89,7 @@ pub fn found<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Vec<Context> 
 
 /// Chooses devices for contexts whose device is unknown: the first ones without a context, in the order in which the contexts were
 /// created, as far as their numbers show it.
-fn placed(known: Vec<(u64, Option<i32>)>, destroyed: &HashSet<u64>) -> Vec<Context> {
+fn assign_devices(known: Vec<(u64, Option<i32>)>, destroyed: &HashSet<u64>) -> Vec<PriorContext> {
     let mut devices: Vec<Option<i32>> = known.iter().map(|(_, device)| *device).collect();
     let mut order: Vec<usize> = (0..known.len()).collect();
     order.sort_by_key(|index| known[*index].0);
@@ -97,11 +97,11 @@ fn placed(known: Vec<(u64, Option<i32>)>, destroyed: &HashSet<u64>) -> Vec<Conte
         let free = (0..).find(|device| !devices.contains(&Some(*device)));
         devices[index] = devices[index].or(free);
     }
-    let mut contexts: Vec<Context> = Vec::new();
+    let mut contexts: Vec<PriorContext> = Vec::new();
     for ((number, _), device) in known.into_iter().zip(devices) {
         let device = device.unwrap_or_default();
         let is_first = contexts.iter().all(|other| !other.is_primary || other.device != device);
-        contexts.push(Context { number, device, is_primary: is_first && !destroyed.contains(&number) });
+        contexts.push(PriorContext { number, device, is_primary: is_first && !destroyed.contains(&number) });
     }
     contexts
 }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn each_device_has_one_primary_context() {
         let known = vec![(0x30, Some(0)), (0x20, None), (0x10, None), (0x40, Some(0))];
-        let contexts = placed(known, &HashSet::from([0x10]));
+        let contexts = assign_devices(known, &HashSet::from([0x10]));
         let facts: Vec<_> = contexts.iter().map(|it| (it.number, it.device, it.is_primary)).collect();
         assert_eq!(facts, [(0x30, 0, true), (0x20, 2, true), (0x10, 1, false), (0x40, 0, false)]);
     }

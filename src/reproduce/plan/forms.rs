@@ -8,24 +8,24 @@ use cupeer_spec::value::Shareable;
 use super::values;
 
 /// Returns the forms of a function that `cuGetProcAddress` finds by the same name.
-fn forms(function: &'static FnSpec) -> impl Iterator<Item = &'static FnSpec> {
+fn find_forms(function: &'static FnSpec) -> impl Iterator<Item = &'static FnSpec> {
     let is_form = |other: &&FnSpec| other.lookup() == function.lookup();
     FnId::all().map(FnId::spec).filter(is_form)
 }
 
 /// Returns true if all forms of a function take as many arguments, so that cuda.h has one of them by the common name.
-pub fn all_forms(function: &'static FnSpec) -> bool {
-    forms(function).all(|other| other.args().len() == function.args().len())
+pub fn have_as_many_arguments(function: &'static FnSpec) -> bool {
+    find_forms(function).all(|other| other.args().len() == function.args().len())
 }
 
 /// Returns the form of a function that cuda.h declares.
-pub fn newest(function: &'static FnSpec) -> &'static FnSpec {
-    let newest = forms(function).max_by_key(|other| other.since).filter(|_| all_forms(function));
+pub fn newest_form(function: &'static FnSpec) -> &'static FnSpec {
+    let newest = find_forms(function).max_by_key(|other| other.since).filter(|_| have_as_many_arguments(function));
     newest.unwrap_or(function)
 }
 
 /// Returns the first part of the name of an object that a call creates or opens.
-pub fn stem(function: &FnSpec, index: usize) -> String {
+pub fn object_stem(function: &FnSpec, index: usize) -> String {
     let of = |effect: &Effect| match *effect {
         Effect::Opens(Shared { object, by, .. }) if by == index => Some(format!("opened {}", object.word())),
         Effect::Gathers(team) if team.team == index => Some("multicast".to_owned()),
@@ -51,7 +51,7 @@ pub fn handle_type(function: &FnSpec, call: &Call, arg: &ArgSpec) -> (&'static s
 }
 
 /// Returns the size in bytes of an object that a call creates or opens; 0 if unknown.
-pub fn size_of(function: &FnSpec, call: &Call, index: usize) -> u64 {
+pub fn object_size(function: &FnSpec, call: &Call, index: usize) -> u64 {
     let made = function.makes().filter(|made| made.by == index).and_then(|made| call.argument_number(made.size?));
     let opened = call.details.memory.zip(call.argument_number(index));
     let rest = opened.map(|((start, size), address)| start.saturating_add(size).saturating_sub(address));
@@ -59,14 +59,14 @@ pub fn size_of(function: &FnSpec, call: &Call, index: usize) -> u64 {
 }
 
 /// Returns memory of the host that is large enough for a call.
-pub fn host(function: &FnSpec, call: &Call) -> String {
+pub fn host_memory(function: &FnSpec, call: &Call) -> String {
     let sizes = function.args().iter().enumerate().filter(|(_, arg)| arg.type_word() == "usize");
     let most = sizes.filter_map(|(index, _)| call.argument_number(index)).max();
-    format!("host_memory({})", values::number(most.unwrap_or(0)))
+    format!("host_memory({})", values::format_number(most.unwrap_or(0)))
 }
 
 /// Returns true if an argument is memory of the host that a copy reads or writes.
-pub fn is_host(function: &FnSpec, index: usize) -> bool {
+pub fn is_host_memory(function: &FnSpec, index: usize) -> bool {
     let is_host = |effect: &Effect| match effect {
         Effect::Uses(Used { others: OtherArgs::ToHost(by) | OtherArgs::FromHost(by), .. }) => *by == index,
         _ => false,

@@ -11,7 +11,7 @@
 //! - `forms`: functions as cuda.h has them.
 //! - `stand_in`: the memory of calls that cannot be repeated.
 //! - `step`: a step.
-//! - `world`: the state of all processes.
+//! - `state`: the state of all processes.
 //! - `setup`: statements for what was not recorded.
 //! - `arguments`: the arguments of a call.
 
@@ -21,19 +21,19 @@ mod forms;
 pub mod objects;
 mod setup;
 mod stand_in;
+mod state;
 pub mod step;
 mod values;
-mod world;
 
-use crate::calls::Recorded;
+use crate::calls::RecordedCall;
 use cupeer_record::Outcome;
 use cupeer_spec::effect::{Object, Shared};
 use cupeer_spec::function::{FnSpec, Group, Library};
 use cupeer_spec::results::Result as Code;
-use objects::{Id, Variables};
+use objects::{VariableId, Variables};
+use state::{Constant, JobState, PlannedCall, ProcessState};
 use std::collections::{BTreeMap, BTreeSet};
-use step::{Expected, Step};
-use world::{Constant, Site, State, World};
+use step::{ExpectedOutcome, Step};
 
 /// Result of a call that came after the driver had shut down.
 const SHUT_DOWN: i32 = Code::DEINITIALIZED as i32;
@@ -49,32 +49,32 @@ pub struct Plan {
     pub left_out: BTreeMap<String, u64>,
     /// Number of calls whose result came from a fault plan.
     pub injected: u64,
-    world: World,
+    state: JobState,
     /// Calls of each process that never returned: the process makes them last.
     pending: Vec<Vec<Step>>,
 }
 
 impl Plan {
     /// Begins a plan for these calls. `forked` has true for each process that was forked after its parent initialized the driver.
-    pub fn new(calls: &[Recorded], forked: &[bool]) -> Plan {
+    pub fn new(calls: &[RecordedCall], forked: &[bool]) -> Plan {
         let mut plan = Plan::default();
         for (process, is_initialized) in forked.iter().copied().enumerate() {
             let own = calls.iter().filter(|recorded| recorded.process == process).map(|recorded| &recorded.call);
-            let contexts = contexts::found(own);
-            plan.world.states.push(State { contexts, is_initialized, ..State::default() });
+            let contexts = contexts::find_prior_contexts(own);
+            plan.state.states.push(ProcessState { contexts, is_initialized, ..ProcessState::default() });
             plan.pending.push(Vec::new());
         }
-        for Recorded { process, call, .. } in calls {
+        for RecordedCall { process, call, .. } in calls {
             let exports = call.function.and_then(|function| function.spec().exports());
             let is_event = |shared: &Shared| shared.object == Object::Event && call.succeeded();
             let number = exports.filter(is_event).and_then(|shared| call.argument_number(shared.by));
-            plan.world.exported.extend(number.map(|number| (*process, number)));
+            plan.state.exported.extend(number.map(|number| (*process, number)));
         }
         plan
     }
 
     /// Adds a call.
-    pub fn call(&mut self, Recorded { process, call, is_use, .. }: &Recorded) {
+    pub fn add_call(&mut self, RecordedCall { process, call, is_use, .. }: &RecordedCall) {
         let Some(function) = call.function.map(|function| function.spec()) else { return };
         if function.library != Library::Cuda || function.is_in(Group::Lookup) {
             return;
@@ -84,27 +84,27 @@ impl Plan {
                 self.injected += 1;
                 return;
             }
-            Outcome::Unwound | Outcome::Returned(SHUT_DOWN) => return self.leave_out(function),
-            Outcome::Pending => Expected::Never,
-            Outcome::Returned(_) if *is_use => Expected::Result("CUDA_SUCCESS".to_owned()),
-            Outcome::Returned(result) => {
-                Expected::Result(function.result_name(result).map_or_else(|| result.to_string(), ToOwned::to_owned))
-            }
+            Outcome::Unwound | Outcome::Returned(SHUT_DOWN) => return self.count_left_out(function),
+            Outcome::Pending => ExpectedOutcome::NoReturn,
+            Outcome::Returned(_) if *is_use => ExpectedOutcome::Result("CUDA_SUCCESS".to_owned()),
+            Outcome::Returned(result) => ExpectedOutcome::Result(
+                function.result_name(result).map_or_else(|| result.to_string(), ToOwned::to_owned),
+            ),
         };
-        let site = Site { process: *process, function, shown: forms::newest(function), call };
-        let world = &mut self.world;
-        world.prepare(site);
-        let setup = std::mem::take(&mut world.before);
-        let written = world.written(site).or_else(|| {
+        let site = PlannedCall { process: *process, function, shown: forms::newest_form(function), call };
+        let state = &mut self.state;
+        state.restore_state(site);
+        let setup = std::mem::take(&mut state.before);
+        let written = state.format_call(site).or_else(|| {
             *self.left_out.entry(function.name().to_owned()).or_default() += 1;
-            world.stand_in(site)
+            state.format_stand_in(site)
         });
-        world.note_ends(site);
+        state.note_ended_objects(site);
         // These calls concern all objects of the process.
         if function.ended_context().is_some() || function.is_in(Group::Order) {
-            world.uses.extend(&world.states[*process].variables);
+            state.uses.extend(&state.states[*process].variables);
         }
-        let (before, uses) = (std::mem::take(&mut world.before), std::mem::take(&mut world.uses));
+        let (before, uses) = (std::mem::take(&mut state.before), std::mem::take(&mut state.uses));
         let Some(written) = written else { return };
         let opens = function.opens().is_some() || function.closes().is_some();
         let step = Step {
@@ -114,58 +114,58 @@ impl Plan {
             call: written,
             times: call.call_count().min(MOST_TIMES),
             uses,
-            is_plain: opens && call.succeeded(),
+            is_unordered: opens && call.succeeded(),
             expected,
             after: Vec::new(),
-            place: call.caller,
+            call_site: call.caller,
         };
-        for id in std::mem::take(&mut self.world.closed) {
+        for id in std::mem::take(&mut self.state.closed) {
             let mut own = self.steps.iter_mut().rev().filter(|step| step.process == *process);
             if let Some(last) = own.find(|step| step.uses.contains(&id)) {
-                last.after.push(format!("close({});", self.world.name(id)));
+                last.after.push(format!("close({});", self.state.variable_name(id)));
             }
         }
         match step.expected {
-            Expected::Never => self.pending[*process].push(step),
+            ExpectedOutcome::NoReturn => self.pending[*process].push(step),
             _ => self.steps.push(step),
         }
     }
 
     /// Adds the end of a process.
-    pub fn end(&mut self, process: usize, statement: &str) {
+    pub fn add_end(&mut self, process: usize, statement: &str) {
         self.steps.append(&mut self.pending[process]);
         self.steps.push(Step {
             process,
             setup: Vec::new(),
             before: Vec::new(),
             call: statement.to_owned(),
-            expected: Expected::End,
+            expected: ExpectedOutcome::ProcessEnd,
             after: Vec::new(),
-            place: 0,
+            call_site: 0,
             times: 1,
-            uses: self.local(process).iter().copied().collect(),
-            is_plain: true,
+            uses: self.variables_of_process(process).iter().copied().collect(),
+            is_unordered: true,
         });
     }
 
     /// All variables.
     pub fn variables(&self) -> &Variables {
-        &self.world.variables
+        &self.state.variables
     }
 
     /// Returns the declarations of the structures that calls read.
-    pub fn constants(&self) -> impl Iterator<Item = String> {
-        self.world.constants.iter().map(|Constant { name, c_type, brackets, initializer }| {
+    pub fn constant_declarations(&self) -> impl Iterator<Item = String> {
+        self.state.constants.iter().map(|Constant { name, c_type, brackets, initializer }| {
             format!("static {c_type} {name}{brackets} = {initializer};\n")
         })
     }
 
     /// Returns the variables of a process.
-    pub fn local(&self, process: usize) -> &BTreeSet<Id> {
-        &self.world.states[process].variables
+    pub fn variables_of_process(&self, process: usize) -> &BTreeSet<VariableId> {
+        &self.state.states[process].variables
     }
 
-    fn leave_out(&mut self, function: &FnSpec) {
+    fn count_left_out(&mut self, function: &FnSpec) {
         *self.left_out.entry(function.name().to_owned()).or_default() += 1;
     }
 }

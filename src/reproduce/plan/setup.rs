@@ -1,10 +1,10 @@
 //! Statements that make the state of a process as it was before a recorded call: the driver, the contexts, and objects that were
 //! created by calls that are not recorded.
 
-use super::contexts::{self, Context};
-use super::objects::Id;
+use super::contexts::{self, PriorContext};
+use super::objects::VariableId;
+use super::state::{JobState, PlannedCall};
 use super::values;
-use super::world::{Site, World};
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::effect::{Effect, Object};
 use cupeer_spec::results::Result as Code;
@@ -12,28 +12,28 @@ use cupeer_spec::results::Result as Code;
 /// Number of a context that no call names.
 const UNKNOWN: u64 = u64::MAX;
 
-impl World {
+impl JobState {
     /// Adds statements that make the state of the process as it was at a call: the driver, the contexts, the current one.
-    pub fn prepare(&mut self, site: Site) {
-        let Site { process, call, .. } = site;
+    pub fn restore_state(&mut self, site: PlannedCall) {
+        let PlannedCall { process, call, .. } = site;
         let result = if let Outcome::Returned(result) = call.outcome { result } else { 0 };
         let is_before_init = result == Code::NOT_INITIALIZED as i32;
         if !self.states[process].is_initialized && !is_before_init {
             self.states[process].is_initialized = true;
-            self.must("cuInit(0)");
+            self.add_unrecorded_call("cuInit(0)");
             for context in self.states[process].contexts.clone() {
-                let id = self.variable(process, "context", "CUcontext");
-                self.states[process].objects.bind("CUcontext", context.number, id);
+                let id = self.add_variable(process, "context", "CUcontext");
+                self.states[process].objects.bind_number("CUcontext", context.number, id);
                 let create = if context.is_primary { "cuDevicePrimaryCtxRetain" } else { "create_context" };
-                self.must(&format!("{create}(&{}, {})", self.name(id), context.device));
+                self.add_unrecorded_call(&format!("{create}(&{}, {})", self.variable_name(id), context.device));
             }
         }
         let lacks_context =
             [Code::INVALID_CONTEXT, Code::CONTEXT_IS_DESTROYED].map(|code| code as i32).contains(&result);
-        match contexts::current(call) {
-            Some((context, _)) => self.make_current(process, context, lacks_context),
+        match contexts::current_context(call) {
+            Some((context, _)) => self.make_context_current(process, context, lacks_context),
             None if self.states[process].current.is_none() && !lacks_context && !is_before_init => {
-                self.make_some_current(process);
+                self.make_any_context_current(process);
             }
             None => {}
         }
@@ -41,21 +41,21 @@ impl World {
     }
 
     /// Makes a context current for a call of which it is unknown.
-    fn make_some_current(&mut self, process: usize) {
+    fn make_any_context_current(&mut self, process: usize) {
         let state = &mut self.states[process];
         let known = state.contexts.iter().find(|context| !state.ended.contains(&context.number));
         let number = known.map_or(UNKNOWN, |context| context.number);
         if known.is_none() {
-            state.contexts.push(Context { number, device: 0, is_primary: true });
+            state.contexts.push(PriorContext { number, device: 0, is_primary: true });
             state.ended.insert(number);
-            let id = self.variable(process, "context", "CUcontext");
-            self.states[process].objects.bind("CUcontext", number, id);
+            let id = self.add_variable(process, "context", "CUcontext");
+            self.states[process].objects.bind_number("CUcontext", number, id);
         }
-        self.make_current(process, number, false);
+        self.make_context_current(process, number, false);
     }
 
     /// Notes the contexts that a call creates or ends.
-    fn note_contexts(&mut self, Site { process, function, call, .. }: Site) {
+    fn note_contexts(&mut self, PlannedCall { process, function, call, .. }: PlannedCall) {
         let state = &mut self.states[process];
         for effect in function.effects().iter().filter(|_| call.succeeded()) {
             match effect {
@@ -74,15 +74,15 @@ impl World {
     }
 
     /// Makes a context current. One that ended is created again, unless the call shows that it was not.
-    fn make_current(&mut self, process: usize, context: u64, lacks_context: bool) {
+    fn make_context_current(&mut self, process: usize, context: u64, lacks_context: bool) {
         let state = &mut self.states[process];
         let has_ended = state.ended.contains(&context);
         if !state.is_initialized || state.current == Some(context) && (!has_ended || lacks_context) {
             return;
         }
-        let Some(id) = state.objects.find("CUcontext", context) else {
+        let Some(id) = state.objects.find_number("CUcontext", context) else {
             if context == 0 && state.current.replace(0).is_some() {
-                self.must("cuCtxSetCurrent(NULL)");
+                self.add_unrecorded_call("cuCtxSetCurrent(NULL)");
             }
             return;
         };
@@ -90,13 +90,18 @@ impl World {
         state.current = Some(context);
         let name = self.variables.get(id).name.clone();
         if let Some(device) = device.filter(|_| state.ended.remove(&context) && !lacks_context) {
-            self.must(&format!("cuDevicePrimaryCtxRetain(&{name}, {device})"));
+            self.add_unrecorded_call(&format!("cuDevicePrimaryCtxRetain(&{name}, {device})"));
         }
-        self.must(&format!("cuCtxSetCurrent({name})"));
+        self.add_unrecorded_call(&format!("cuCtxSetCurrent({name})"));
     }
 
     /// Creates an object that existed before the call; `None` if such objects cannot be created so.
-    pub fn missing(&mut self, Site { process, call, .. }: Site, word: &'static str, number: u64) -> Option<Id> {
+    pub fn create_missing(
+        &mut self,
+        PlannedCall { process, call, .. }: PlannedCall,
+        word: &'static str,
+        number: u64,
+    ) -> Option<VariableId> {
         let device = call.details.devices.0.unwrap_or_default();
         let (stem, create) = match word {
             "CUevent" if self.exported.contains(&(process, number)) => {
@@ -107,36 +112,36 @@ impl World {
             "CUmemoryPool" => ("pool", format!("cuDeviceGetDefaultMemPool(&NAME, {device})")),
             _ => return None,
         };
-        let id = self.variable(process, stem, word);
-        self.states[process].objects.bind(word, number, id);
-        let create = create.replace("NAME", &self.name(id));
-        if is_of_another_context(call) {
-            let context = self.variable(process, "context", "CUcontext");
-            self.must(&format!("create_context(&{}, {device})", self.name(context)));
-            self.must(&create);
+        let id = self.add_variable(process, stem, word);
+        self.states[process].objects.bind_number(word, number, id);
+        let create = create.replace("NAME", &self.variable_name(id));
+        if uses_other_context(call) {
+            let context = self.add_variable(process, "context", "CUcontext");
+            self.add_unrecorded_call(&format!("create_context(&{}, {device})", self.variable_name(context)));
+            self.add_unrecorded_call(&create);
             let current = self.states[process].current.take();
-            self.make_current(process, current.unwrap_or(0), false);
+            self.make_context_current(process, current.unwrap_or(0), false);
         } else {
-            self.must(&create);
+            self.add_unrecorded_call(&create);
         }
         Some(id)
     }
 
     /// Allocates memory that existed before the call.
-    pub fn allocate(&mut self, Site { process, function, .. }: Site, start: u64, size: u64) {
-        let id = self.variable(process, "memory", "CUdeviceptr");
-        let (name, bytes) = (self.name(id), values::number(size));
+    pub fn allocate_missing(&mut self, PlannedCall { process, function, .. }: PlannedCall, start: u64, size: u64) {
+        let id = self.add_variable(process, "memory", "CUdeviceptr");
+        let (name, bytes) = (self.variable_name(id), values::format_number(size));
         let is_of_pool = function.exports().is_some_and(|shared| shared.object == Object::Pointer);
-        self.must(&match is_of_pool {
+        self.add_unrecorded_call(&match is_of_pool {
             true => format!("cuMemAllocAsync(&{name}, {bytes}, 0)"),
             false => format!("cuMemAlloc(&{name}, {bytes})"),
         });
-        self.bind(process, "CUdeviceptr", start, size, id);
+        self.bind_object(process, "CUdeviceptr", start, size, id);
     }
 }
 
 /// Returns true if a call shows that its event, or its stream, belongs to another context than the current one.
-fn is_of_another_context(call: &Call) -> bool {
+fn uses_other_context(call: &Call) -> bool {
     let records = call.function.is_some_and(|function| function.spec().records().is_some());
     records && call.outcome == Outcome::Returned(Code::INVALID_HANDLE as i32)
 }

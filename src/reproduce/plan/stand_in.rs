@@ -7,7 +7,7 @@ use cupeer_spec::record::slot::detail;
 use cupeer_spec::record::slot::nodes::{self, NodeRange};
 
 /// Returns the ranges of device memory that a call uses.
-pub fn ranges(function: &FnSpec, call: &Call) -> impl Iterator<Item = NodeRange> {
+pub fn used_ranges(function: &FnSpec, call: &Call) -> impl Iterator<Item = NodeRange> {
     let range = |address, bytes, is_write| NodeRange { address, bytes, is_write, value: None };
     let batch = call
         .details
@@ -15,7 +15,7 @@ pub fn ranges(function: &FnSpec, call: &Call) -> impl Iterator<Item = NodeRange>
         .iter()
         .map(move |(address, word)| range(*address, word & detail::RANGE_BYTES, word & detail::WRITTEN != 0));
     let graph = nodes::read_nodes(&call.details.nodes).into_iter().flat_map(|(_, ranges)| ranges);
-    let rows = rows(function, call)
+    let rows = row_ranges(function, call)
         .into_iter()
         .flat_map(move |[to, written, from, read]| [range(to, written, true), range(from, read, false)]);
     let all: Vec<NodeRange> = batch.chain(graph).chain(rows).filter(|range| range.address != 0).collect();
@@ -23,7 +23,7 @@ pub fn ranges(function: &FnSpec, call: &Call) -> impl Iterator<Item = NodeRange>
 }
 
 /// Returns the four words as which a copy of rows is recorded: the start and the size of its destination, and of its source.
-fn rows(function: &FnSpec, call: &Call) -> Option<[u64; 4]> {
+fn row_ranges(function: &FnSpec, call: &Call) -> Option<[u64; 4]> {
     let by = function.effects().iter().find_map(|effect| match effect {
         Effect::Uses(Used { by, size: None, .. }) => Some(*by),
         _ => None,

@@ -1,16 +1,16 @@
 //! A step of the plan.
 
-use super::objects::Id;
+use super::objects::VariableId;
 
 /// Recorded end of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Expected {
+pub enum ExpectedOutcome {
     /// The call returned the result of this name, or number.
     Result(String),
     /// The call did not return.
-    Never,
+    NoReturn,
     /// The process ended: not a call.
-    End,
+    ProcessEnd,
 }
 
 /// A call, or the end of a process.
@@ -22,15 +22,15 @@ pub struct Step {
     pub before: Vec<String>,
     /// The call, or the statement that ends the process.
     pub call: String,
-    pub expected: Expected,
+    pub expected: ExpectedOutcome,
     /// Statements after it and its messages: descriptors that the program closed.
     pub after: Vec<String>,
     /// Address of the call in the program; 0 if it is none.
-    pub place: u64,
+    pub call_site: u64,
     /// Number of calls with this result.
     pub times: u64,
     /// Shared objects that it uses, and handles that it makes or reads.
-    pub uses: Vec<Id>,
+    pub uses: Vec<VariableId>,
     /// True if the order of two of these steps in processes that did not create the object does not matter.
-    pub is_plain: bool,
+    pub is_unordered: bool,
 }

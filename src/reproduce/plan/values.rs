@@ -9,11 +9,11 @@ const TEXT: Format = Format { json: false, fingerprint: |_| 0 };
 const MIB: u64 = 1 << 20;
 
 /// Returns the value of an argument that is no object, no handle, and no structure: a number, or a name of cuda.h.
-pub fn literal(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
-    let text = printed(bytes, spec)?;
+pub fn format_literal(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
+    let text = print_value(bytes, spec)?;
     match text.strip_prefix("0x") {
         Some(digits) if ["usize", "u64"].contains(&spec.type_word()) => {
-            Some(number(u64::from_str_radix(digits, 16).ok()?))
+            Some(format_number(u64::from_str_radix(digits, 16).ok()?))
         }
         Some(_) => None,
         None => Some(text),
@@ -22,20 +22,20 @@ pub fn literal(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
 
 /// Returns the initializer of a structure; `None` for other arguments, and for the parameters of copies, which are recorded in another
 /// form than cuda.h has them.
-pub fn structure(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
-    let is_ours = !target(spec).starts_with("CUDA_");
-    printed(bytes, spec).filter(|text| is_ours && text.starts_with('{')).map(|text| initializer(&text))
+pub fn format_structure(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
+    let is_ours = !target_type(spec).starts_with("CUDA_");
+    print_value(bytes, spec).filter(|text| is_ours && text.starts_with('{')).map(|text| format_initializer(&text))
 }
 
 /// Returns the initializer of an array with these elements.
-pub fn array(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
-    let elements = bytes.chunks_exact(spec.stored_element_size().max(1)).map(|element| printed(element, spec));
-    let elements: Vec<String> = elements.map(|text| Some(initializer(&text?))).collect::<Option<_>>()?;
+pub fn format_array(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
+    let elements = bytes.chunks_exact(spec.stored_element_size().max(1)).map(|element| print_value(element, spec));
+    let elements: Vec<String> = elements.map(|text| Some(format_initializer(&text?))).collect::<Option<_>>()?;
     (!elements.is_empty()).then(|| format!("{{{}}}", elements.join(", ")))
 }
 
 /// Returns the first part of the name of a structure: `allocation_prop` for `CUmemAllocationProp`.
-pub fn stem(c_type: &str) -> String {
+pub fn variable_stem(c_type: &str) -> String {
     let name = c_type.trim_start_matches("CU").trim_start_matches("mem");
     let mut stem = String::new();
     for c in name.chars() {
@@ -48,7 +48,7 @@ pub fn stem(c_type: &str) -> String {
 }
 
 /// Returns a number of bytes, or another number of 64 bits.
-pub fn number(number: u64) -> String {
+pub fn format_number(number: u64) -> String {
     match number {
         0 => "0".to_owned(),
         MIB => "MiB".to_owned(),
@@ -59,18 +59,18 @@ pub fn number(number: u64) -> String {
 }
 
 /// Returns the type in C that a pointer argument points to, or of a plain argument.
-pub fn target(spec: &ArgSpec) -> String {
+pub fn target_type(spec: &ArgSpec) -> String {
     spec.c_type().trim_start_matches("const ").trim_end_matches(" *").to_owned()
 }
 
-fn printed(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
+fn print_value(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
     let mut text = String::new();
     (spec.arg_type().print_stored)(bytes, &mut text, TEXT).ok()?;
     Some(text)
 }
 
 /// Turns `{location={type=A, id=2}}` into `{.location = {.type = A, .id = 2}}`.
-fn initializer(text: &str) -> String {
+fn format_initializer(text: &str) -> String {
     let mut written = String::new();
     let mut rest = text;
     while let Some(end) = rest.find(['=', '{', ',', '}']) {
@@ -90,24 +90,27 @@ mod tests {
 
     #[test]
     fn structures_are_initializers() {
-        assert_eq!(initializer("{location={type=A, id=2}, flags=B}"), "{.location = {.type = A, .id = 2}, .flags = B}");
-        assert_eq!(initializer("7"), "7");
+        assert_eq!(
+            format_initializer("{location={type=A, id=2}, flags=B}"),
+            "{.location = {.type = A, .id = 2}, .flags = B}"
+        );
+        assert_eq!(format_initializer("7"), "7");
     }
 
     #[test]
     fn sizes_are_readable() {
-        let sizes = [0, 4096, MIB, 4 * MIB, 0x7f00_0000_1234].map(number);
+        let sizes = [0, 4096, MIB, 4 * MIB, 0x7f00_0000_1234].map(format_number);
         assert_eq!(sizes, ["0", "4096", "MiB", "4 * MiB", "0x7f0000001234"]);
     }
 
     #[test]
     fn arguments_are_written_as_cuda_h_has_them() {
         let (_, flags) = FnId::cuIpcOpenMemHandle_v2.spec().find_argument("Flags").expect("an argument");
-        assert_eq!(literal(&[1, 0, 0, 0], flags).as_deref(), Some("CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS"));
+        assert_eq!(format_literal(&[1, 0, 0, 0], flags).as_deref(), Some("CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS"));
         let (_, prop) = FnId::cuMemCreate.spec().find_argument("prop").expect("an argument");
         let bytes: Vec<u8> = [1, 1, 1, 0].into_iter().flat_map(i32::to_le_bytes).collect();
-        let written = structure(&bytes, prop).expect("a structure");
+        let written = format_structure(&bytes, prop).expect("a structure");
         assert!(written.starts_with("{.type = CU_MEM_ALLOCATION_TYPE_PINNED, "), "{written}");
-        assert_eq!(stem(&target(prop)), "allocation_prop");
+        assert_eq!(variable_stem(&target_type(prop)), "allocation_prop");
     }
 }

@@ -1,8 +1,8 @@
 //! The state of all processes while their calls are planned: their objects, and the handles that they exported.
 
-use super::contexts::Context;
-use super::objects::{Id, Objects, Variables};
-use super::values::stem;
+use super::contexts::PriorContext;
+use super::objects::{ObjectTable, VariableId, Variables};
+use super::values::variable_stem;
 use cupeer_record::Call;
 use cupeer_spec::effect::{Effect, End};
 use cupeer_spec::function::FnSpec;
@@ -10,10 +10,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// State of a process.
 #[derive(Default)]
-pub struct State {
-    pub objects: Objects,
+pub struct ProcessState {
+    pub objects: ObjectTable,
     /// Contexts that it had before the calls that use them.
-    pub contexts: Vec<Context>,
+    pub contexts: Vec<PriorContext>,
     /// Number of the current context, if known.
     pub current: Option<u64>,
     /// Contexts that calls ended.
@@ -22,10 +22,10 @@ pub struct State {
     pub gone: HashSet<(&'static str, u64)>,
     pub is_initialized: bool,
     /// The variables of descriptors, by their number.
-    pub descriptors: HashMap<i32, Id>,
-    pub variables: BTreeSet<Id>,
+    pub descriptors: HashMap<i32, VariableId>,
+    pub variables: BTreeSet<VariableId>,
     /// Variables for values of queries, by their type and number of elements.
-    pub answers: HashMap<(String, Option<u64>), Id>,
+    pub answers: HashMap<(String, Option<u64>), VariableId>,
 }
 
 /// A structure that calls read, or an array of structures.
@@ -39,27 +39,27 @@ pub struct Constant {
 
 /// State of all processes, and the step that is being planned.
 #[derive(Default)]
-pub struct World {
+pub struct JobState {
     pub variables: Variables,
-    pub states: Vec<State>,
+    pub states: Vec<ProcessState>,
     /// Handles by their fingerprint, over all bytes.
-    pub handles: HashMap<u64, Id>,
+    pub handles: HashMap<u64, VariableId>,
     /// Handles by their fingerprint over the bytes that the driver checks.
-    pub checked: HashMap<u64, Id>,
+    pub checked: HashMap<u64, VariableId>,
     /// Events that some call exports: process and number.
     pub exported: HashSet<(usize, u64)>,
     pub constants: Vec<Constant>,
     /// Statements before the step.
     pub before: Vec<String>,
     /// Shared objects that the step uses.
-    pub uses: Vec<Id>,
+    pub uses: Vec<VariableId>,
     /// Descriptors that the process closed before the step.
-    pub closed: Vec<Id>,
+    pub closed: Vec<VariableId>,
 }
 
 /// A call that is being planned.
 #[derive(Clone, Copy)]
-pub struct Site<'a> {
+pub struct PlannedCall<'a> {
     pub process: usize,
     pub function: &'static FnSpec,
     /// The form of the function that cuda.h declares.
@@ -67,62 +67,62 @@ pub struct Site<'a> {
     pub call: &'a Call,
 }
 
-impl World {
-    pub fn variable(&mut self, process: usize, stem: &str, c_type: &str) -> Id {
+impl JobState {
+    pub fn add_variable(&mut self, process: usize, stem: &str, c_type: &str) -> VariableId {
         let id = self.variables.add(stem, c_type, process);
         self.states[process].variables.insert(id);
         id
     }
 
-    pub fn name(&self, id: Id) -> String {
+    pub fn variable_name(&self, id: VariableId) -> String {
         self.variables.get(id).name.clone()
     }
 
     /// Returns the name of a structure, or with `[]` of an array, that all processes have.
-    pub fn constant(&mut self, c_type: &str, brackets: &'static str, initializer: &str) -> String {
+    pub fn add_constant(&mut self, c_type: &str, brackets: &'static str, initializer: &str) -> String {
         let is_it = |constant: &&Constant| {
             (&*constant.c_type, constant.brackets, &*constant.initializer) == (c_type, brackets, initializer)
         };
         if let Some(known) = self.constants.iter().find(is_it) {
             return known.name.clone();
         }
-        let id = self.variables.add(&stem(c_type), c_type, 0);
-        let (name, c_type, initializer) = (self.name(id), c_type.to_owned(), initializer.to_owned());
+        let id = self.variables.add(&variable_stem(c_type), c_type, 0);
+        let (name, c_type, initializer) = (self.variable_name(id), c_type.to_owned(), initializer.to_owned());
         self.constants.push(Constant { name: name.clone(), c_type, brackets, initializer });
         name
     }
 
     /// Adds a call that was not recorded.
-    pub fn must(&mut self, call: &str) {
+    pub fn add_unrecorded_call(&mut self, call: &str) {
         self.before.push(format!("must({call});"));
     }
 
     /// Notes that the step uses a shared object, together with the others that it uses.
-    pub fn touch(&mut self, process: usize, id: Id) {
+    pub fn note_use(&mut self, process: usize, id: VariableId) {
         if let Some(first) = self.uses.first() {
-            self.variables.join(*first, id);
+            self.variables.join_objects(*first, id);
         }
         self.uses.push(id);
         self.states[process].variables.insert(id);
     }
 
     /// Notes that an object has a number from now on. The order of calls on two objects with one address matters.
-    pub fn bind(&mut self, process: usize, word: &'static str, number: u64, size: u64, id: Id) {
+    pub fn bind_object(&mut self, process: usize, word: &'static str, number: u64, size: u64, id: VariableId) {
         self.states[process].gone.remove(&(word, number));
         let objects = &mut self.states[process].objects;
         match word {
             "CUdeviceptr" => {
-                if let Some((before, _)) = objects.at(number) {
-                    self.variables.join(before, id);
+                if let Some((before, _)) = objects.find_address(number) {
+                    self.variables.join_objects(before, id);
                 }
-                objects.bind_range(number, size, id);
+                objects.bind_address(number, size, id);
             }
-            _ => objects.bind(word, number, id),
+            _ => objects.bind_number(word, number, id),
         }
     }
 
     /// Notes the objects that a call ended.
-    pub fn note_ends(&mut self, Site { process, function, shown, call }: Site) {
+    pub fn note_ended_objects(&mut self, PlannedCall { process, function, shown, call }: PlannedCall) {
         for effect in function.effects().iter().filter(|_| call.succeeded()) {
             if let Effect::Ends(End { by, is_counted: false, size: None, .. }) = effect
                 && let Some(number) = call.argument_number(*by)
@@ -133,7 +133,7 @@ impl World {
     }
 
     /// Notes that a descriptor has a number. If another one had it, that one was closed.
-    pub fn take_descriptor(&mut self, process: usize, fd: i32, id: Id) {
+    pub fn bind_descriptor(&mut self, process: usize, fd: i32, id: VariableId) {
         let before = self.states[process].descriptors.insert(fd, id).filter(|before| *before != id);
         self.closed.extend(before);
     }
