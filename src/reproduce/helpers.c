@@ -16,7 +16,7 @@ static void check(CUresult result, CUresult recorded, int line, const char *call
 /* A call that was not recorded, and must have been made. */
 #define must(call) check(call, CUDA_SUCCESS, __LINE__, #call)
 
-static void returned(CUresult result, int line, const char *call) {
+static void report_return(CUresult result, int line, const char *call) {
     const char *name = "an unknown result";
     cuGetErrorName(result, &name);
     printf("process %d, line %d: %s returned %s, and did not return in the recording\n", me, line, call, name);
@@ -24,13 +24,13 @@ static void returned(CUresult result, int line, const char *call) {
     __sync_fetch_and_add(&shared->differences, 1);
 }
 
-static void still_blocked(int signal) {
+static void exit_blocked(int signal) {
     (void)signal;
     _exit(0);
 }
 
 /* A recorded call that did not return. */
-#define expect_hang(call) (signal(SIGALRM, still_blocked), alarm(HANG_SECONDS), returned(call, __LINE__, #call))
+#define expect_hang(call) (signal(SIGALRM, exit_blocked), alarm(HANG_SECONDS), report_return(call, __LINE__, #call))
 
 static void give_up(const char *what) {
     printf("process %d: %s\n", me, what);
@@ -66,7 +66,7 @@ struct message {
     char byte;
 };
 
-static struct cmsghdr *begin(struct message *message) {
+static struct cmsghdr *prepare_message(struct message *message) {
     memset(message, 0, sizeof *message);
     message->bytes = (struct iovec){&message->byte, 1};
     message->head.msg_iov = &message->bytes;
@@ -78,7 +78,7 @@ static struct cmsghdr *begin(struct message *message) {
 
 static void send_descriptor(int to, int descriptor) {
     struct message message;
-    struct cmsghdr *control = begin(&message);
+    struct cmsghdr *control = prepare_message(&message);
     control->cmsg_level = SOL_SOCKET;
     control->cmsg_type = SCM_RIGHTS;
     control->cmsg_len = CMSG_LEN(sizeof descriptor);
@@ -89,7 +89,7 @@ static void send_descriptor(int to, int descriptor) {
 static int receive_descriptor(int from) {
     struct message message;
     int descriptor = -1;
-    begin(&message);
+    prepare_message(&message);
     if (recvmsg(sockets[me][from], &message.head, 0) != 1) give_up("another process ended too early");
     struct cmsghdr *control = CMSG_FIRSTHDR(&message.head);
     if (control) memcpy(&descriptor, CMSG_DATA(control), sizeof descriptor);

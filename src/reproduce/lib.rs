@@ -63,7 +63,7 @@ fn build_file(job: &Job) -> Result<(String, u64)> {
         output::print_problem(&problem.to_string());
     }
     let mut calls = calls::read_calls(job)?;
-    refuse_several_hosts(job, &calls)?;
+    check_same_host(job, &calls)?;
     let processes = number_processes(job, &mut calls);
     let forked: Vec<bool> = processes.iter().map(|process| process.forked.is_some()).collect();
     let mut plan = Plan::new(&calls, &forked);
@@ -83,7 +83,7 @@ fn build_file(job: &Job) -> Result<(String, u64)> {
     ends.for_each(|(_, number)| plan.add_end(number, end_statement(processes[number])));
     let left_out = plan.left_out.values().sum();
     ensure!(plan.steps.len() > processes.len(), "the recording has no call that a C program can repeat");
-    let around = order::order_steps(&plan.steps, plan.variables(), processes.len());
+    let around = order::plan_waits(&plan.steps, plan.variables(), processes.len());
     let report = cupeer_facts::read(job, &Filter::all(job), Keep::default(), None)?;
     let head = head::build_head(&processes, &report, &plan);
     let written = processes
@@ -93,7 +93,7 @@ fn build_file(job: &Job) -> Result<(String, u64)> {
 }
 
 /// Fails if a process opens a handle that only a process of another host exported.
-fn refuse_several_hosts(job: &Job, calls: &[RecordedCall]) -> Result<()> {
+fn check_same_host(job: &Job, calls: &[RecordedCall]) -> Result<()> {
     let mut exporters: HashMap<u64, HashSet<[u8; 16]>> = HashMap::new();
     let boot = |process: usize| job.processes[process].header.boot_id;
     for (handle, process) in calls.iter().filter_map(|recorded| recorded.shared(true)) {

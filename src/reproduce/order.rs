@@ -31,7 +31,7 @@ struct LastUses {
     ordered: Option<usize>,
 }
 
-struct OrderedSteps<'a> {
+struct WaitPlanner<'a> {
     steps: &'a [Step],
     variables: &'a Variables,
     /// Number of steps of each process that each process knows to be done.
@@ -46,8 +46,8 @@ struct OrderedSteps<'a> {
 }
 
 /// Returns the statements that keep the steps in order.
-pub fn order_steps(steps: &[Step], variables: &Variables, processes: usize) -> Vec<StepWaits> {
-    let mut order = OrderedSteps {
+pub fn plan_waits(steps: &[Step], variables: &Variables, processes: usize) -> Vec<StepWaits> {
+    let mut planner = WaitPlanner {
         steps,
         variables,
         known: vec![vec![0; processes]; processes],
@@ -67,12 +67,12 @@ pub fn order_steps(steps: &[Step], variables: &Variables, processes: usize) -> V
             if variables.get(*id).maker == step.process {
                 if is_handle && exported.insert(*id, exported.get(id).copied().unwrap_or(index)).is_none() {
                     let readers = importers.get(&step.process).into_iter().flatten();
-                    readers.for_each(|reader| order.wait_for_step(last.get(reader).and_then(|last| last.any), index));
+                    readers.for_each(|reader| planner.add_wait(last.get(reader).and_then(|last| last.any), index));
                 }
             } else if let Some(from) = exported.get(id)
                 && received.insert((step.process, *id))
             {
-                order.add_message(*from, index, Some(*id));
+                planner.add_message(*from, index, Some(*id));
                 importers.entry(variables.get(*id).maker).or_default().insert(step.process);
             }
         }
@@ -81,14 +81,14 @@ pub fn order_steps(steps: &[Step], variables: &Variables, processes: usize) -> V
             let owner = variables.get(*root).maker;
             for (process, last) in uses.get(root).into_iter().flatten() {
                 let matters = !step.is_unordered || [*process, step.process].contains(&owner);
-                order.wait_for_step(if matters { last.any } else { last.ordered }, index);
+                planner.add_wait(if matters { last.any } else { last.ordered }, index);
             }
         }
         // Memory of a device belongs to all processes.
         if step.expected == ExpectedOutcome::Result("CUDA_ERROR_OUT_OF_MEMORY".to_owned()) {
-            last.values().for_each(|last| order.wait_for_step(last.any, index));
+            last.values().for_each(|last| planner.add_wait(last.any, index));
         }
-        order.finish_step(index);
+        planner.note_step_done(index);
         let note = |last: &mut LastUses| {
             *last = LastUses { any: Some(index), ordered: if step.is_unordered { last.ordered } else { Some(index) } };
         };
@@ -97,13 +97,13 @@ pub fn order_steps(steps: &[Step], variables: &Variables, processes: usize) -> V
             note(uses.entry(root).or_default().entry(step.process).or_default());
         }
     }
-    order.write_messages();
-    order.around
+    planner.write_messages();
+    planner.around
 }
 
-impl OrderedSteps<'_> {
+impl WaitPlanner<'_> {
     /// Has a step wait for another one, unless its process knows that that one is done.
-    fn wait_for_step(&mut self, from: Option<usize>, index: usize) {
+    fn add_wait(&mut self, from: Option<usize>, index: usize) {
         let Some(from) = from else { return };
         let (sender, reader) = (self.steps[from].process, self.steps[index].process);
         if sender == reader || self.known[reader][sender] >= self.ordinals[from] {
@@ -113,7 +113,7 @@ impl OrderedSteps<'_> {
             // A process that ends waits for the calls of others, and not for their ends.
             ExpectedOutcome::ProcessEnd if self.steps[index].expected == ExpectedOutcome::ProcessEnd => {
                 let last = (0..from).rev().find(|step| self.steps[*step].process == sender);
-                self.wait_for_step(last, index);
+                self.add_wait(last, index);
             }
             ExpectedOutcome::ProcessEnd => {
                 self.around[index].before.push(format!("wait_for_end({sender});"));
@@ -138,7 +138,7 @@ impl OrderedSteps<'_> {
     }
 
     /// Notes that a step is done.
-    fn finish_step(&mut self, index: usize) {
+    fn note_step_done(&mut self, index: usize) {
         let process = self.steps[index].process;
         self.known[process][process] += 1;
         self.ordinals.push(self.known[process][process]);
@@ -203,7 +203,7 @@ mod tests {
             step(0, &[memory], true, ExpectedOutcome::ProcessEnd),
             step(2, &[handle], true, success()),
         ];
-        let around = order_steps(&steps, &variables, 3);
+        let around = plan_waits(&steps, &variables, 3);
         let after: Vec<String> = around.iter().map(|around| around.after.join(" ")).collect();
         let before: Vec<String> = around.iter().map(|around| around.before.join(" ")).collect();
         let sends = "send_bytes(1, &handle1, sizeof handle1); send_bytes(2, &handle1, sizeof handle1);";
@@ -222,7 +222,7 @@ mod tests {
             step(1, &[handles[1]], true, success()),
             step(1, &[handles[0]], true, success()),
         ];
-        let around = order_steps(&steps, &variables, 2);
+        let around = plan_waits(&steps, &variables, 2);
         assert_eq!((around[2].before.len(), around[3].before.len()), (2, 0));
         assert!(around[2].before[0].contains("handle1"), "{around:?}");
     }

@@ -11,9 +11,9 @@ use std::fmt::Write;
 /// Functions and macros that a file may need, each after a blank line.
 const HELPERS: &str = include_str!("helpers.c");
 /// Begin of each file, without its head.
-const BEGIN: &str = include_str!("begin.c");
+const FILE_BEGIN: &str = include_str!("begin.c");
 /// The function `main` of each file.
-const MAIN: &str = include_str!("main.c");
+const MAIN_FUNCTION: &str = include_str!("main.c");
 /// Largest number of columns of comments and declarations.
 const MOST_COLUMNS: usize = 100;
 
@@ -36,9 +36,9 @@ pub fn format_file(head: &[String], processes: &[ProcessText], plan: &Plan, arou
     }
     let names: Vec<String> = (0..processes.len()).map(|number| format!("process{number}")).collect();
     let signals: Vec<String> = processes.iter().map(|process| process.signal.to_string()).collect();
-    let main = MAIN.replace("FUNCTIONS", &names.join(", "));
+    let main = MAIN_FUNCTION.replace("FUNCTIONS", &names.join(", "));
     let helpers = select_helpers(&format!("{functions}{main}"));
-    let begin = BEGIN.replace("NUMBER", &processes.len().to_string()).replace("SIGNALS", &signals.join(", "));
+    let begin = FILE_BEGIN.replace("NUMBER", &processes.len().to_string()).replace("SIGNALS", &signals.join(", "));
     format!("{}{begin}{helpers}\n{}\n{main}", format_comment(head), functions.trim_start())
 }
 
@@ -141,7 +141,9 @@ mod tests {
     #[test]
     fn each_helper_is_known_by_its_name() {
         let names: Vec<&str> = HELPERS.split("\n\n").map(defined_name).collect();
-        for name in ["MiB", "check", "expect", "must", "message", "begin", "tell", "wait_for_end", "create_context"] {
+        for name in
+            ["MiB", "check", "expect", "must", "message", "prepare_message", "tell", "wait_for_end", "create_context"]
+        {
             assert!(names.contains(&name), "{name} is not in {names:?}");
         }
         assert!(!names.contains(&""), "{names:?}");

@@ -1,6 +1,6 @@
 //! The arguments of a call in C. An argument that goes out creates a variable, one that goes in names one.
 
-use super::forms::{handle_type, have_as_many_arguments, host_memory, is_host_memory, object_size, object_stem};
+use super::forms::{handle_type, has_uniform_forms, host_memory, is_host_memory, object_size, object_stem};
 use super::objects::VariableId;
 use super::state::{JobState, PlannedCall};
 use super::{stand_in, values};
@@ -19,13 +19,13 @@ const MOST_DISTANCE: u64 = 16 << 20;
 
 impl JobState {
     /// Returns the call in C; `None` if an argument cannot be repeated.
-    pub fn format_call(&mut self, site: PlannedCall) -> Option<String> {
-        let PlannedCall { function, call, .. } = site;
+    pub fn format_call(&mut self, planned: PlannedCall) -> Option<String> {
+        let PlannedCall { function, call, .. } = planned;
         let (before, uses) = (self.before.len(), self.uses.len());
-        let name = if have_as_many_arguments(function) { function.lookup() } else { function.name() };
+        let name = if has_uniform_forms(function) { function.lookup() } else { function.name() };
         let arguments: Option<Vec<String>> = match function.created_context() {
-            Some((by, _)) => self.format_argument(site, by).map(|argument| vec![argument]),
-            None => (0..function.args().len()).map(|index| self.format_argument(site, index)).collect(),
+            Some((by, _)) => self.format_argument(planned, by).map(|argument| vec![argument]),
+            None => (0..function.args().len()).map(|index| self.format_argument(planned, index)).collect(),
         };
         if arguments.is_none() {
             self.before.truncate(before);
@@ -40,8 +40,8 @@ impl JobState {
     }
 
     /// Returns a copy or a memset of the memory that a call uses whose structures were not recorded: rows, batches, and graphs.
-    pub fn format_stand_in(&mut self, site: PlannedCall) -> Option<String> {
-        let PlannedCall { process, function, call, .. } = site;
+    pub fn format_stand_in(&mut self, planned: PlannedCall) -> Option<String> {
+        let PlannedCall { process, function, call, .. } = planned;
         let mut sides = [true, false].map(|is_write| {
             let mut ranges = stand_in::used_ranges(function, call).filter(|range| range.is_write == is_write);
             ranges.find_map(|range| Some((self.format_known_address(process, range.address, true)?, range.bytes)))
@@ -53,7 +53,7 @@ impl JobState {
                 objects.find_map(|object| Some((self.format_known_address(process, object.what.address, true)?, 1)));
         }
         let stream = function.args().iter().position(ArgSpec::is_stream);
-        let stream = stream.and_then(|index| self.format_object(site, index, "CUstream"));
+        let stream = stream.and_then(|index| self.format_object(planned, index, "CUstream"));
         let stream = stream.as_deref().unwrap_or("0");
         let size = |bytes: u64| values::format_number(bytes);
         Some(match sides {
@@ -68,8 +68,8 @@ impl JobState {
         })
     }
 
-    fn format_argument(&mut self, site: PlannedCall, index: usize) -> Option<String> {
-        let PlannedCall { function, shown, call, .. } = site;
+    fn format_argument(&mut self, planned: PlannedCall, index: usize) -> Option<String> {
+        let PlannedCall { function, shown, call, .. } = planned;
         let (arg, word) = (&function.args()[index], shown.args()[index].type_word());
         if call.slot.shape(index) == shape::NULL {
             return Some("NULL".to_owned());
@@ -77,17 +77,17 @@ impl JobState {
         let is_handle = arg.is_ipc_handle() || arg.handle_kind_argument().is_some() || word == "CUmemPoolPtrExportData";
         match arg.direction {
             Direction::Out | Direction::InOut if function.exports().is_some_and(|shared| shared.handle == index) => {
-                Some(self.format_exported_handle(site, index))
+                Some(self.format_exported_handle(planned, index))
             }
-            Direction::Out | Direction::InOut => Some(self.format_output(site, index)),
+            Direction::Out | Direction::InOut => Some(self.format_output(planned, index)),
             Direction::String => None,
             Direction::In if arg.count_argument().is_some() => {
                 let elements = call.details.elements.iter().find(|(of, _)| usize::from(*of) == index);
                 let initializer = values::format_array(&elements?.1, arg)?;
                 Some(self.add_constant(&values::target_type(arg), "[]", &initializer))
             }
-            Direction::In if is_handle => Some(self.format_opened_handle(site, index)),
-            Direction::In if OBJECT_TYPES.contains(&word) => self.format_object(site, index, word),
+            Direction::In if is_handle => Some(self.format_opened_handle(planned, index)),
+            Direction::In if OBJECT_TYPES.contains(&word) => self.format_object(planned, index, word),
             Direction::In if word == "HostAddress" => {
                 is_host_memory(function, index).then(|| host_memory(function, call))
             }
@@ -116,7 +116,7 @@ impl JobState {
         let id = before.unwrap_or_else(|| self.add_variable(process, stem, c_type));
         if let Some((whole, checked)) = known {
             self.handles.insert(whole, id);
-            self.checked.insert(checked, id);
+            self.checked_handles.insert(checked, id);
         }
         if let Some((fd, _)) = shared_descriptor(call, index) {
             self.bind_descriptor(process, fd, id);
@@ -141,26 +141,26 @@ impl JobState {
         }
         // Nothing reads the values of queries, so those of one type share a variable.
         let count = arg.count_argument().and_then(|count| call.argument_number(count));
-        let known = self.states[process].answers.get(&(c_type.clone(), count)).copied();
+        let known = self.processes[process].query_values.get(&(c_type.clone(), count)).copied();
         let id = known.unwrap_or_else(|| self.add_variable(process, "answer", &c_type));
-        self.states[process].answers.insert((c_type, count), id);
+        self.processes[process].query_values.insert((c_type, count), id);
         self.variables.set_elements(id, count);
         format!("{}{}", if count.is_some() { "" } else { "&" }, self.variable_name(id))
     }
 
     /// Returns an argument that names an object of the process.
-    fn format_object(&mut self, site: PlannedCall, index: usize, word: &'static str) -> Option<String> {
-        let PlannedCall { process, call, .. } = site;
+    fn format_object(&mut self, planned: PlannedCall, index: usize, word: &'static str) -> Option<String> {
+        let PlannedCall { process, call, .. } = planned;
         let number = call.argument_number(index)?;
         if number == 0 || word == "CUstream" && number < DEFAULT_STREAMS {
             return Some(["0", "CU_STREAM_LEGACY", "CU_STREAM_PER_THREAD"][number as usize].to_owned());
         }
         if word == "CUdeviceptr" {
-            return Some(self.format_address(site, index, number));
+            return Some(self.format_address(planned, index, number));
         }
-        let is_anew = call.succeeded() && self.states[process].gone.remove(&(word, number));
-        let known = self.states[process].objects.find_number(word, number).filter(|_| !is_anew);
-        let id = known.or_else(|| self.create_missing(site, word, number));
+        let is_anew = call.succeeded() && self.processes[process].ended_objects.remove(&(word, number));
+        let known = self.processes[process].objects.find_number(word, number).filter(|_| !is_anew);
+        let id = known.or_else(|| self.create_missing(planned, word, number));
         let Some(id) = id else { return Some(format!("({word}){number:#x}")) };
         if !["CUcontext", "CUstream"].contains(&word) {
             self.note_use(process, id);
@@ -169,10 +169,11 @@ impl JobState {
     }
 
     /// Returns an argument that is an address. Memory that existed before the call is allocated if the call shows its size.
-    fn format_address(&mut self, site: PlannedCall, index: usize, address: u64) -> String {
-        let PlannedCall { process, function, call, .. } = site;
-        let state = &self.states[process];
-        let is_anew = |(start, _): &(u64, u64)| call.succeeded() && state.gone.contains(&("CUdeviceptr", *start));
+    fn format_address(&mut self, planned: PlannedCall, index: usize, address: u64) -> String {
+        let PlannedCall { process, function, call, .. } = planned;
+        let state = &self.processes[process];
+        let is_anew =
+            |(start, _): &(u64, u64)| call.succeeded() && state.ended_objects.contains(&("CUdeviceptr", *start));
         if state.objects.find_address(address).is_none() || call.details.memory.is_some_and(|memory| is_anew(&memory)) {
             let is_inside =
                 |(start, size): &(u64, u64)| address.checked_sub(*start).is_some_and(|offset| offset < *size);
@@ -180,7 +181,7 @@ impl JobState {
             let used = used.filter(|_| call.succeeded() && !function.takes_any_address());
             let used = used.and_then(|(_, size, bytes, _)| Some((address, call.argument_number(size)? * bytes)));
             if let Some((start, size)) = call.details.memory.filter(is_inside).or(used) {
-                self.allocate_missing(site, start, size);
+                self.allocate_missing(planned, start, size);
             }
         }
         self.format_known_address(process, address, !call.succeeded()).unwrap_or_else(|| {
@@ -193,7 +194,7 @@ impl JobState {
 
     /// Returns an address as an object and an offset; with `is_behind`, also one that is behind the object.
     fn format_known_address(&mut self, process: usize, address: u64, is_behind: bool) -> Option<String> {
-        let objects = &self.states[process].objects;
+        let objects = &self.processes[process].objects;
         let behind = || objects.find_address_before(address, MOST_DISTANCE).filter(|_| is_behind);
         let (id, offset) = objects.find_address(address).or_else(behind)?;
         self.note_use(process, id);
@@ -202,12 +203,12 @@ impl JobState {
     }
 
     /// Returns an argument that is a handle, and opens an object.
-    fn format_opened_handle(&mut self, site: PlannedCall, index: usize) -> String {
-        let PlannedCall { process, function, call, .. } = site;
+    fn format_opened_handle(&mut self, planned: PlannedCall, index: usize) -> String {
+        let PlannedCall { process, function, call, .. } = planned;
         let (stem, c_type) = handle_type(function, call, &function.args()[index]);
         let known = handle_fingerprints(call, index);
         let exact = known.and_then(|(whole, _)| self.handles.get(&whole).copied());
-        let unchecked = known.and_then(|(_, checked)| self.checked.get(&checked).copied());
+        let unchecked = known.and_then(|(_, checked)| self.checked_handles.get(&checked).copied());
         let mut found = call.details.findings.iter().flat_map(|finding| &finding.objects);
         let original = found.find_map(|object| self.handles.get(&object.what.fingerprint).copied());
         let id = match exact.or(unchecked).or(original) {
@@ -224,7 +225,7 @@ impl JobState {
                 }
                 copy
             }
-            _ => self.make_unknown_handle(site, index, stem, c_type),
+            _ => self.make_unknown_handle(planned, index, stem, c_type),
         };
         if let Some((fd, _)) = shared_descriptor(call, index) {
             self.bind_descriptor(process, fd, id);
@@ -248,7 +249,7 @@ impl JobState {
     ) -> VariableId {
         let known = shared_descriptor(call, index)
             .filter(|_| c_type == "int")
-            .and_then(|(fd, file)| Some((self.states[process].descriptors.get(&fd).copied()?, file != 0)));
+            .and_then(|(fd, file)| Some((self.processes[process].descriptors.get(&fd).copied()?, file != 0)));
         if let Some((id, is_open)) = known {
             if !is_open {
                 self.before.push(format!("close({});", self.variable_name(id)));

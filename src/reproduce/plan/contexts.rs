@@ -6,12 +6,12 @@ use cupeer_spec::function::Direction;
 use std::collections::HashSet;
 
 /// Bits of the address in [`cupeer_record::Details::current`]. The bits above have the ordinal of the device, plus one.
-const ADDRESS: u64 = (1 << 48) - 1;
+const ADDRESS_MASK: u64 = (1 << 48) - 1;
 /// Mask of the ordinal above these bits; higher ones are flags.
-const ORDINAL: u64 = 0xff;
+const ORDINAL_MASK: u64 = 0xff;
 
 /// Bit in the number of a context that no call names.
-const UNNAMED: u64 = 1 << 63;
+const UNNAMED_CONTEXT: u64 = 1 << 63;
 
 /// A context that a process had before the call that uses it first.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,8 +28,8 @@ pub struct PriorContext {
 pub fn current_context(call: &Call) -> Option<(u64, Option<i32>)> {
     let ends = call.function.is_some_and(|function| function.spec().ended_context().is_some());
     let used = call.details.current.map(|word| {
-        let ordinal = (word >> 48 & ORDINAL) as i32 - 1;
-        (word & ADDRESS, Some(ordinal).filter(|ordinal| *ordinal >= 0))
+        let ordinal = (word >> 48 & ORDINAL_MASK) as i32 - 1;
+        (word & ADDRESS_MASK, Some(ordinal).filter(|ordinal| *ordinal >= 0))
     });
     let recorded = call.details.context.map(|context| (context, call.details.devices.0));
     recorded.filter(|_| !ends).or(used)
@@ -81,7 +81,7 @@ pub fn find_prior_contexts<'a>(calls: impl Iterator<Item = &'a Call> + Clone) ->
     // Contexts on other devices, of which only the device is known.
     for device in (0..u64::BITS as i32).filter(|device| held >> device & 1 != 0) {
         if contexts.iter().all(|context| context.device != device) {
-            contexts.push(PriorContext { number: UNNAMED | device as u64, device, is_primary: true });
+            contexts.push(PriorContext { number: UNNAMED_CONTEXT | device as u64, device, is_primary: true });
         }
     }
     contexts

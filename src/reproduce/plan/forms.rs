@@ -14,13 +14,13 @@ fn find_forms(function: &'static FnSpec) -> impl Iterator<Item = &'static FnSpec
 }
 
 /// Returns true if all forms of a function take as many arguments, so that cuda.h has one of them by the common name.
-pub fn have_as_many_arguments(function: &'static FnSpec) -> bool {
+pub fn has_uniform_forms(function: &'static FnSpec) -> bool {
     find_forms(function).all(|other| other.args().len() == function.args().len())
 }
 
 /// Returns the form of a function that cuda.h declares.
 pub fn newest_form(function: &'static FnSpec) -> &'static FnSpec {
-    let newest = find_forms(function).max_by_key(|other| other.since).filter(|_| have_as_many_arguments(function));
+    let newest = find_forms(function).max_by_key(|other| other.since).filter(|_| has_uniform_forms(function));
     newest.unwrap_or(function)
 }
 

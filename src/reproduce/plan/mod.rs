@@ -61,14 +61,14 @@ impl Plan {
         for (process, is_initialized) in forked.iter().copied().enumerate() {
             let own = calls.iter().filter(|recorded| recorded.process == process).map(|recorded| &recorded.call);
             let contexts = contexts::find_prior_contexts(own);
-            plan.state.states.push(ProcessState { contexts, is_initialized, ..ProcessState::default() });
+            plan.state.processes.push(ProcessState { contexts, is_initialized, ..ProcessState::default() });
             plan.pending.push(Vec::new());
         }
         for RecordedCall { process, call, .. } in calls {
             let exports = call.function.and_then(|function| function.spec().exports());
             let is_event = |shared: &Shared| shared.object == Object::Event && call.succeeded();
             let number = exports.filter(is_event).and_then(|shared| call.argument_number(shared.by));
-            plan.state.exported.extend(number.map(|number| (*process, number)));
+            plan.state.exported_events.extend(number.map(|number| (*process, number)));
         }
         plan
     }
@@ -91,18 +91,18 @@ impl Plan {
                 function.result_name(result).map_or_else(|| result.to_string(), ToOwned::to_owned),
             ),
         };
-        let site = PlannedCall { process: *process, function, shown: forms::newest_form(function), call };
+        let planned = PlannedCall { process: *process, function, shown: forms::newest_form(function), call };
         let state = &mut self.state;
-        state.restore_state(site);
+        state.restore_state(planned);
         let setup = std::mem::take(&mut state.before);
-        let written = state.format_call(site).or_else(|| {
+        let written = state.format_call(planned).or_else(|| {
             *self.left_out.entry(function.name().to_owned()).or_default() += 1;
-            state.format_stand_in(site)
+            state.format_stand_in(planned)
         });
-        state.note_ended_objects(site);
+        state.note_ended_objects(planned);
         // These calls concern all objects of the process.
         if function.ended_context().is_some() || function.is_in(Group::Order) {
-            state.uses.extend(&state.states[*process].variables);
+            state.uses.extend(&state.processes[*process].variables);
         }
         let (before, uses) = (std::mem::take(&mut state.before), std::mem::take(&mut state.uses));
         let Some(written) = written else { return };
@@ -119,7 +119,7 @@ impl Plan {
             after: Vec::new(),
             call_site: call.caller,
         };
-        for id in std::mem::take(&mut self.state.closed) {
+        for id in std::mem::take(&mut self.state.closed_descriptors) {
             let mut own = self.steps.iter_mut().rev().filter(|step| step.process == *process);
             if let Some(last) = own.find(|step| step.uses.contains(&id)) {
                 last.after.push(format!("close({});", self.state.variable_name(id)));
@@ -162,7 +162,7 @@ impl Plan {
 
     /// Returns the variables of a process.
     pub fn variables_of_process(&self, process: usize) -> &BTreeSet<VariableId> {
-        &self.state.states[process].variables
+        &self.state.processes[process].variables
     }
 
     fn count_left_out(&mut self, function: &FnSpec) {

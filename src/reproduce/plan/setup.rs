@@ -10,20 +10,20 @@ use cupeer_spec::effect::{Effect, Object};
 use cupeer_spec::results::Result as Code;
 
 /// Number of a context that no call names.
-const UNKNOWN: u64 = u64::MAX;
+const UNKNOWN_CONTEXT: u64 = u64::MAX;
 
 impl JobState {
     /// Adds statements that make the state of the process as it was at a call: the driver, the contexts, the current one.
-    pub fn restore_state(&mut self, site: PlannedCall) {
-        let PlannedCall { process, call, .. } = site;
+    pub fn restore_state(&mut self, planned: PlannedCall) {
+        let PlannedCall { process, call, .. } = planned;
         let result = if let Outcome::Returned(result) = call.outcome { result } else { 0 };
         let is_before_init = result == Code::NOT_INITIALIZED as i32;
-        if !self.states[process].is_initialized && !is_before_init {
-            self.states[process].is_initialized = true;
+        if !self.processes[process].is_initialized && !is_before_init {
+            self.processes[process].is_initialized = true;
             self.add_unrecorded_call("cuInit(0)");
-            for context in self.states[process].contexts.clone() {
+            for context in self.processes[process].contexts.clone() {
                 let id = self.add_variable(process, "context", "CUcontext");
-                self.states[process].objects.bind_number("CUcontext", context.number, id);
+                self.processes[process].objects.bind_number("CUcontext", context.number, id);
                 let create = if context.is_primary { "cuDevicePrimaryCtxRetain" } else { "create_context" };
                 self.add_unrecorded_call(&format!("{create}(&{}, {})", self.variable_name(id), context.device));
             }
@@ -32,40 +32,40 @@ impl JobState {
             [Code::INVALID_CONTEXT, Code::CONTEXT_IS_DESTROYED].map(|code| code as i32).contains(&result);
         match contexts::current_context(call) {
             Some((context, _)) => self.make_context_current(process, context, lacks_context),
-            None if self.states[process].current.is_none() && !lacks_context && !is_before_init => {
+            None if self.processes[process].current_context.is_none() && !lacks_context && !is_before_init => {
                 self.make_any_context_current(process);
             }
             None => {}
         }
-        self.note_contexts(site);
+        self.note_context_changes(planned);
     }
 
     /// Makes a context current for a call of which it is unknown.
     fn make_any_context_current(&mut self, process: usize) {
-        let state = &mut self.states[process];
-        let known = state.contexts.iter().find(|context| !state.ended.contains(&context.number));
-        let number = known.map_or(UNKNOWN, |context| context.number);
+        let state = &mut self.processes[process];
+        let known = state.contexts.iter().find(|context| !state.ended_contexts.contains(&context.number));
+        let number = known.map_or(UNKNOWN_CONTEXT, |context| context.number);
         if known.is_none() {
             state.contexts.push(PriorContext { number, device: 0, is_primary: true });
-            state.ended.insert(number);
+            state.ended_contexts.insert(number);
             let id = self.add_variable(process, "context", "CUcontext");
-            self.states[process].objects.bind_number("CUcontext", number, id);
+            self.processes[process].objects.bind_number("CUcontext", number, id);
         }
         self.make_context_current(process, number, false);
     }
 
     /// Notes the contexts that a call creates or ends.
-    fn note_contexts(&mut self, PlannedCall { process, function, call, .. }: PlannedCall) {
-        let state = &mut self.states[process];
+    fn note_context_changes(&mut self, PlannedCall { process, function, call, .. }: PlannedCall) {
+        let state = &mut self.processes[process];
         for effect in function.effects().iter().filter(|_| call.succeeded()) {
             match effect {
-                Effect::Makes(made) if made.object == Object::Context => state.current = None,
+                Effect::Makes(made) if made.object == Object::Context => state.current_context = None,
                 Effect::Ends(end) if end.object.is_context() => {
                     let named = call.argument_number(end.by).filter(|_| end.object == Object::Context);
                     let ended = call.details.context.or(named);
-                    state.ended.extend(ended);
-                    if end.object == Object::Context && state.current == ended {
-                        state.current = None;
+                    state.ended_contexts.extend(ended);
+                    if end.object == Object::Context && state.current_context == ended {
+                        state.current_context = None;
                     }
                 }
                 _ => {}
@@ -75,21 +75,21 @@ impl JobState {
 
     /// Makes a context current. One that ended is created again, unless the call shows that it was not.
     fn make_context_current(&mut self, process: usize, context: u64, lacks_context: bool) {
-        let state = &mut self.states[process];
-        let has_ended = state.ended.contains(&context);
-        if !state.is_initialized || state.current == Some(context) && (!has_ended || lacks_context) {
+        let state = &mut self.processes[process];
+        let has_ended = state.ended_contexts.contains(&context);
+        if !state.is_initialized || state.current_context == Some(context) && (!has_ended || lacks_context) {
             return;
         }
         let Some(id) = state.objects.find_number("CUcontext", context) else {
-            if context == 0 && state.current.replace(0).is_some() {
+            if context == 0 && state.current_context.replace(0).is_some() {
                 self.add_unrecorded_call("cuCtxSetCurrent(NULL)");
             }
             return;
         };
         let device = state.contexts.iter().find(|it| it.number == context && it.is_primary).map(|it| it.device);
-        state.current = Some(context);
+        state.current_context = Some(context);
         let name = self.variables.get(id).name.clone();
-        if let Some(device) = device.filter(|_| state.ended.remove(&context) && !lacks_context) {
+        if let Some(device) = device.filter(|_| state.ended_contexts.remove(&context) && !lacks_context) {
             self.add_unrecorded_call(&format!("cuDevicePrimaryCtxRetain(&{name}, {device})"));
         }
         self.add_unrecorded_call(&format!("cuCtxSetCurrent({name})"));
@@ -104,7 +104,7 @@ impl JobState {
     ) -> Option<VariableId> {
         let device = call.details.devices.0.unwrap_or_default();
         let (stem, create) = match word {
-            "CUevent" if self.exported.contains(&(process, number)) => {
+            "CUevent" if self.exported_events.contains(&(process, number)) => {
                 ("event", "cuEventCreate(&NAME, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING)".to_owned())
             }
             "CUevent" => ("event", "cuEventCreate(&NAME, CU_EVENT_DISABLE_TIMING)".to_owned()),
@@ -113,13 +113,13 @@ impl JobState {
             _ => return None,
         };
         let id = self.add_variable(process, stem, word);
-        self.states[process].objects.bind_number(word, number, id);
+        self.processes[process].objects.bind_number(word, number, id);
         let create = create.replace("NAME", &self.variable_name(id));
         if uses_other_context(call) {
             let context = self.add_variable(process, "context", "CUcontext");
             self.add_unrecorded_call(&format!("create_context(&{}, {device})", self.variable_name(context)));
             self.add_unrecorded_call(&create);
-            let current = self.states[process].current.take();
+            let current = self.processes[process].current_context.take();
             self.make_context_current(process, current.unwrap_or(0), false);
         } else {
             self.add_unrecorded_call(&create);

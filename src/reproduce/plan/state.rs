@@ -15,17 +15,17 @@ pub struct ProcessState {
     /// Contexts that it had before the calls that use them.
     pub contexts: Vec<PriorContext>,
     /// Number of the current context, if known.
-    pub current: Option<u64>,
+    pub current_context: Option<u64>,
     /// Contexts that calls ended.
-    pub ended: HashSet<u64>,
+    pub ended_contexts: HashSet<u64>,
     /// Objects that calls ended: type in C, and number. A call that succeeds with such a number has a new object.
-    pub gone: HashSet<(&'static str, u64)>,
+    pub ended_objects: HashSet<(&'static str, u64)>,
     pub is_initialized: bool,
     /// The variables of descriptors, by their number.
     pub descriptors: HashMap<i32, VariableId>,
     pub variables: BTreeSet<VariableId>,
     /// Variables for values of queries, by their type and number of elements.
-    pub answers: HashMap<(String, Option<u64>), VariableId>,
+    pub query_values: HashMap<(String, Option<u64>), VariableId>,
 }
 
 /// A structure that calls read, or an array of structures.
@@ -41,20 +41,20 @@ pub struct Constant {
 #[derive(Default)]
 pub struct JobState {
     pub variables: Variables,
-    pub states: Vec<ProcessState>,
+    pub processes: Vec<ProcessState>,
     /// Handles by their fingerprint, over all bytes.
     pub handles: HashMap<u64, VariableId>,
     /// Handles by their fingerprint over the bytes that the driver checks.
-    pub checked: HashMap<u64, VariableId>,
+    pub checked_handles: HashMap<u64, VariableId>,
     /// Events that some call exports: process and number.
-    pub exported: HashSet<(usize, u64)>,
+    pub exported_events: HashSet<(usize, u64)>,
     pub constants: Vec<Constant>,
     /// Statements before the step.
     pub before: Vec<String>,
     /// Shared objects that the step uses.
     pub uses: Vec<VariableId>,
     /// Descriptors that the process closed before the step.
-    pub closed: Vec<VariableId>,
+    pub closed_descriptors: Vec<VariableId>,
 }
 
 /// A call that is being planned.
@@ -70,7 +70,7 @@ pub struct PlannedCall<'a> {
 impl JobState {
     pub fn add_variable(&mut self, process: usize, stem: &str, c_type: &str) -> VariableId {
         let id = self.variables.add(stem, c_type, process);
-        self.states[process].variables.insert(id);
+        self.processes[process].variables.insert(id);
         id
     }
 
@@ -103,13 +103,13 @@ impl JobState {
             self.variables.join_objects(*first, id);
         }
         self.uses.push(id);
-        self.states[process].variables.insert(id);
+        self.processes[process].variables.insert(id);
     }
 
     /// Notes that an object has a number from now on. The order of calls on two objects with one address matters.
     pub fn bind_object(&mut self, process: usize, word: &'static str, number: u64, size: u64, id: VariableId) {
-        self.states[process].gone.remove(&(word, number));
-        let objects = &mut self.states[process].objects;
+        self.processes[process].ended_objects.remove(&(word, number));
+        let objects = &mut self.processes[process].objects;
         match word {
             "CUdeviceptr" => {
                 if let Some((before, _)) = objects.find_address(number) {
@@ -127,14 +127,14 @@ impl JobState {
             if let Effect::Ends(End { by, is_counted: false, size: None, .. }) = effect
                 && let Some(number) = call.argument_number(*by)
             {
-                self.states[process].gone.insert((shown.args()[*by].type_word(), number));
+                self.processes[process].ended_objects.insert((shown.args()[*by].type_word(), number));
             }
         }
     }
 
     /// Notes that a descriptor has a number. If another one had it, that one was closed.
     pub fn bind_descriptor(&mut self, process: usize, fd: i32, id: VariableId) {
-        let before = self.states[process].descriptors.insert(fd, id).filter(|before| *before != id);
-        self.closed.extend(before);
+        let before = self.processes[process].descriptors.insert(fd, id).filter(|before| *before != id);
+        self.closed_descriptors.extend(before);
     }
 }

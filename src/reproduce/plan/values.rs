@@ -4,7 +4,7 @@ use cupeer_spec::function::ArgSpec;
 use cupeer_spec::value::Format;
 
 /// Fingerprints stay unread: handles are variables.
-const TEXT: Format = Format { json: false, fingerprint: |_| 0 };
+const TEXT_FORMAT: Format = Format { json: false, fingerprint: |_| 0 };
 /// Bytes of the unit in which sizes are written.
 const MIB: u64 = 1 << 20;
 
@@ -65,7 +65,7 @@ pub fn target_type(spec: &ArgSpec) -> String {
 
 fn print_value(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
     let mut text = String::new();
-    (spec.arg_type().print_stored)(bytes, &mut text, TEXT).ok()?;
+    (spec.arg_type().print_stored)(bytes, &mut text, TEXT_FORMAT).ok()?;
     Some(text)
 }
 
