@@ -16,20 +16,18 @@ pub fn build_head(processes: &[&Process], report: &Report, plan: &Plan) -> Vec<S
     let calls = plan.steps.iter().filter(|step| step.expected != ExpectedOutcome::ProcessEnd).count();
     let (calls, count) = (counted(calls as u64, "call"), counted(processes.len() as u64, "process"));
     let version = env!("CARGO_PKG_VERSION");
-    let mut all = vec![
+    let mut paragraphs = vec![
         format!("Repeats {calls} of {count}, as cupeer {version} recorded them. It has nothing else of the program."),
         String::new(),
-        format!("RecordedCall with {}.", describe_system(processes)),
+        format!("Recorded with {}.", describe_system(processes)),
     ];
-    all.extend(describe_errors(report, plan));
-    all.push(String::new());
-    all.extend(describe_left_out(processes, plan));
-    all.push(String::new());
-    all.push("Build: cc -Wall -o bug bug.c -lcuda".to_owned());
-    all.push(
-        "Run: ./bug prints each result that differs from the recorded one, and exits with 1 if one does.".to_owned(),
-    );
-    all
+    paragraphs.extend(describe_errors(report, plan));
+    paragraphs.push(String::new());
+    paragraphs.extend(describe_left_out(processes, plan));
+    let build = "Build: cc -Wall -o bug bug.c -lcuda";
+    let run = "Run: ./bug prints each result that differs from the recorded one, and exits with 1 if one does.";
+    paragraphs.extend(["", build, run].map(ToOwned::to_owned));
+    paragraphs
 }
 
 fn describe_system(processes: &[&Process]) -> String {

@@ -86,10 +86,7 @@ fn build_file(job: &Job) -> Result<(String, u64)> {
     let around = order::plan_waits(&plan.steps, plan.variables(), processes.len());
     let report = cupeer_facts::read(job, &Filter::all(job), Keep::default(), None)?;
     let head = head::build_head(&processes, &report, &plan);
-    let written = processes
-        .iter()
-        .map(|process| write::ProcessText { begin: first_statements(process), signal: ending_signal(process) });
-    Ok((write::format_file(&head, &written.collect::<Vec<_>>(), &plan, &around), left_out))
+    Ok((write::format_file(&head, &processes, &plan, &around), left_out))
 }
 
 /// Fails if a process opens a handle that only a process of another host exported.
@@ -129,11 +126,6 @@ fn end_time(job: &Job, process: &Process) -> u64 {
     }
 }
 
-/// Returns the signal that ended a process; 0 if none did.
-fn ending_signal(process: &Process) -> u8 {
-    if let RecordedEnd::Signal(signal) = process.end() { signal } else { 0 }
-}
-
 /// Returns the statement that ends a process.
 fn end_statement(process: &Process) -> &'static str {
     match process.end() {
@@ -141,14 +133,4 @@ fn end_statement(process: &Process) -> &'static str {
         RecordedEnd::Left(_) | RecordedEnd::Unseen => "_exit(0);",
         _ => "",
     }
-}
-
-/// Returns the statements before the first step of a process.
-fn first_statements(process: &Process) -> Vec<String> {
-    let is_plain = |value: &&str| value.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
-    let visible = process.variable("CUDA_VISIBLE_DEVICES").filter(is_plain);
-    let visible = visible.map(|value| format!("setenv(\"CUDA_VISIBLE_DEVICES\", \"{value}\", 1);"));
-    let forked = process.forked.as_ref().map(|_| "fork_after_init();".to_owned());
-    let rank = process.rank().map(|rank| format!("setenv(\"RANK\", \"{rank}\", 1);"));
-    visible.into_iter().chain(rank).chain(forked).collect()
 }

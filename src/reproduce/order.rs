@@ -179,9 +179,7 @@ mod tests {
     use super::*;
 
     fn step(process: usize, uses: &[VariableId], is_unordered: bool, expected: ExpectedOutcome) -> Step {
-        let [setup, before, after] = [(); 3].map(|()| Vec::new());
-        let (call, uses) = (String::new(), uses.to_vec());
-        Step { process, call_site: 0, setup, before, after, call, expected, times: 1, uses, is_unordered }
+        Step { process, uses: uses.to_vec(), is_unordered, expected, times: 1, ..Step::default() }
     }
 
     fn success() -> ExpectedOutcome {

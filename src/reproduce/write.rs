@@ -5,6 +5,8 @@ use crate::order::StepWaits;
 use crate::plan::Plan;
 use crate::plan::objects::{VariableId, Variables};
 use crate::plan::step::{ExpectedOutcome, Step};
+use cupeer_record::Process;
+use cupeer_spec::record::end::RecordedEnd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -17,16 +19,8 @@ const MAIN_FUNCTION: &str = include_str!("main.c");
 /// Largest number of columns of comments and declarations.
 const MOST_COLUMNS: usize = 100;
 
-/// A process of the file.
-pub struct ProcessText {
-    /// Statements before its first step.
-    pub begin: Vec<String>,
-    /// Signal that ends it; 0 if it returns.
-    pub signal: u8,
-}
-
 /// Writes the file. `head` has the paragraphs of the comment at its head.
-pub fn format_file(head: &[String], processes: &[ProcessText], plan: &Plan, around: &[StepWaits]) -> String {
+pub fn format_file(head: &[String], processes: &[&Process], plan: &Plan, around: &[StepWaits]) -> String {
     let mut functions: String = plan.constant_declarations().collect();
     for (number, process) in processes.iter().enumerate() {
         let own = plan.steps.iter().zip(around).filter(|(step, _)| step.process == number);
@@ -35,16 +29,16 @@ pub fn format_file(head: &[String], processes: &[ProcessText], plan: &Plan, arou
         let _ = write!(functions, "\nstatic void process{number}(void) {{\n{declared}{body}}}\n");
     }
     let names: Vec<String> = (0..processes.len()).map(|number| format!("process{number}")).collect();
-    let signals: Vec<String> = processes.iter().map(|process| process.signal.to_string()).collect();
+    let signals: Vec<String> = processes.iter().map(|process| ending_signal(process).to_string()).collect();
     let main = MAIN_FUNCTION.replace("FUNCTIONS", &names.join(", "));
     let helpers = select_helpers(&format!("{functions}{main}"));
     let begin = FILE_BEGIN.replace("NUMBER", &processes.len().to_string()).replace("SIGNALS", &signals.join(", "));
     format!("{}{begin}{helpers}\n{}\n{main}", format_comment(head), functions.trim_start())
 }
 
-fn format_body<'a>(process: &ProcessText, steps: impl Iterator<Item = (&'a Step, &'a StepWaits)>) -> String {
+fn format_body<'a>(process: &Process, steps: impl Iterator<Item = (&'a Step, &'a StepWaits)>) -> String {
     let line = |text: &String| Statement { text: text.clone(), call_site: 0 };
-    let mut lines: Vec<Statement> = process.begin.iter().map(line).collect();
+    let mut lines: Vec<Statement> = first_statements(process).iter().map(line).collect();
     for (step, around) in steps {
         lines.extend(step.setup.iter().chain(&around.before).chain(&step.before).map(line));
         let call = &step.call;
@@ -60,6 +54,21 @@ fn format_body<'a>(process: &ProcessText, steps: impl Iterator<Item = (&'a Step,
         lines.extend(around.after.iter().chain(&step.after).map(line));
     }
     fold_into_loops(lines).iter().fold(String::new(), |body, line| body + "    " + line + "\n")
+}
+
+/// Returns the statements before the first step of a process.
+fn first_statements(process: &Process) -> Vec<String> {
+    let is_plain = |value: &&str| value.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
+    let visible = process.variable("CUDA_VISIBLE_DEVICES").filter(is_plain);
+    let visible = visible.map(|value| format!("setenv(\"CUDA_VISIBLE_DEVICES\", \"{value}\", 1);"));
+    let forked = process.forked.as_ref().map(|_| "fork_after_init();".to_owned());
+    let rank = process.rank().map(|rank| format!("setenv(\"RANK\", \"{rank}\", 1);"));
+    visible.into_iter().chain(rank).chain(forked).collect()
+}
+
+/// Returns the signal that ended a process; 0 if none did.
+fn ending_signal(process: &Process) -> u8 {
+    if let RecordedEnd::Signal(signal) = process.end() { signal } else { 0 }
 }
 
 /// Returns the declarations of the variables that a text names.

@@ -21,36 +21,36 @@ impl JobState {
     /// Returns the call in C; `None` if an argument cannot be repeated.
     pub fn format_call(&mut self, planned: PlannedCall) -> Option<String> {
         let PlannedCall { function, call, .. } = planned;
-        let (before, uses) = (self.before.len(), self.uses.len());
-        let name = if has_uniform_forms(function) { function.lookup() } else { function.name() };
-        let arguments: Option<Vec<String>> = match function.created_context() {
-            Some((by, _)) => self.format_argument(planned, by).map(|argument| vec![argument]),
-            None => (0..function.args().len()).map(|index| self.format_argument(planned, index)).collect(),
-        };
-        if arguments.is_none() {
-            self.before.truncate(before);
-            self.uses.truncate(uses);
-        }
-        let arguments = arguments?.join(", ");
-        Some(match function.created_context() {
+        let text = match function.created_context() {
             // Its forms differ between versions of cuda.h.
-            Some((_, device)) => format!("create_context({arguments}, {})", call.argument_number(device)?),
-            None => format!("{name}({arguments})"),
-        })
+            Some((by, device)) => {
+                let argument = self.format_argument(planned, by).zip(call.argument_number(device));
+                argument.map(|(argument, device)| format!("create_context({argument}, {device})"))
+            }
+            None => {
+                let name = if has_uniform_forms(function) { function.lookup() } else { function.name() };
+                let arguments = (0..function.args().len()).map(|index| self.format_argument(planned, index));
+                arguments.collect::<Option<Vec<_>>>().map(|arguments| format!("{name}({})", arguments.join(", ")))
+            }
+        };
+        if text.is_none() {
+            self.before.clear();
+            self.uses.clear();
+        }
+        text
     }
 
     /// Returns a copy or a memset of the memory that a call uses whose structures were not recorded: rows, batches, and graphs.
     pub fn format_stand_in(&mut self, planned: PlannedCall) -> Option<String> {
-        let PlannedCall { process, function, call, .. } = planned;
+        let PlannedCall { function, call, .. } = planned;
         let mut sides = [true, false].map(|is_write| {
             let mut ranges = stand_in::used_ranges(function, call).filter(|range| range.is_write == is_write);
-            ranges.find_map(|range| Some((self.format_known_address(process, range.address, true)?, range.bytes)))
+            ranges.find_map(|range| Some((self.format_known_address(range.address, true)?, range.bytes)))
         });
         if let ([None, None], false) = (&sides, call.succeeded()) {
             // A rule named the memory at least.
             let mut objects = call.details.findings.iter().flat_map(|finding| &finding.objects);
-            sides[0] =
-                objects.find_map(|object| Some((self.format_known_address(process, object.what.address, true)?, 1)));
+            sides[0] = objects.find_map(|object| Some((self.format_known_address(object.what.address, true)?, 1)));
         }
         let stream = function.args().iter().position(ArgSpec::is_stream);
         let stream = stream.and_then(|index| self.format_object(planned, index, "CUstream"));
@@ -104,53 +104,49 @@ impl JobState {
     }
 
     /// Returns an argument that receives a handle. If the process exported the handle before, it is the same variable.
-    fn format_exported_handle(
-        &mut self,
-        PlannedCall { process, function, shown, call }: PlannedCall,
-        index: usize,
-    ) -> String {
+    fn format_exported_handle(&mut self, PlannedCall { function, shown, call }: PlannedCall, index: usize) -> String {
         let (stem, c_type) = handle_type(function, call, &shown.args()[index]);
         let known = handle_fingerprints(call, index);
         let before = known.filter(|_| c_type != "int").and_then(|(whole, _)| self.handles.get(&whole).copied());
-        let before = before.filter(|id| self.variables.get(*id).maker == process);
-        let id = before.unwrap_or_else(|| self.add_variable(process, stem, c_type));
+        let before = before.filter(|id| self.variables.get(*id).maker == self.process);
+        let id = before.unwrap_or_else(|| self.add_variable(stem, c_type));
         if let Some((whole, checked)) = known {
             self.handles.insert(whole, id);
             self.checked_handles.insert(checked, id);
         }
         if let Some((fd, _)) = shared_descriptor(call, index) {
-            self.bind_descriptor(process, fd, id);
+            self.bind_descriptor(fd, id);
         }
-        self.note_use(process, id);
+        self.note_use(id);
         format!("&{}", self.variable_name(id))
     }
 
     /// Returns an argument that receives an object or a value.
-    fn format_output(&mut self, PlannedCall { process, function, shown, call }: PlannedCall, index: usize) -> String {
+    fn format_output(&mut self, PlannedCall { function, shown, call }: PlannedCall, index: usize) -> String {
         let arg = &shown.args()[index];
         let (word, c_type) = (arg.type_word(), values::target_type(arg));
         if OBJECT_TYPES.contains(&word) {
-            let id = self.add_variable(process, &object_stem(function, index), &c_type);
+            let id = self.add_variable(&object_stem(function, index), &c_type);
             if word != "CUcontext" {
-                self.note_use(process, id);
+                self.note_use(id);
             }
             if let Some(number) = call.argument_number(index).filter(|_| call.succeeded()) {
-                self.bind_object(process, word, number, object_size(function, call, index), id);
+                self.bind_object(word, number, object_size(function, call, index), id);
             }
             return format!("&{}", self.variable_name(id));
         }
         // Nothing reads the values of queries, so those of one type share a variable.
         let count = arg.count_argument().and_then(|count| call.argument_number(count));
-        let known = self.processes[process].query_values.get(&(c_type.clone(), count)).copied();
-        let id = known.unwrap_or_else(|| self.add_variable(process, "answer", &c_type));
-        self.processes[process].query_values.insert((c_type, count), id);
+        let known = self.processes[self.process].query_values.get(&(c_type.clone(), count)).copied();
+        let id = known.unwrap_or_else(|| self.add_variable("answer", &c_type));
+        self.processes[self.process].query_values.insert((c_type, count), id);
         self.variables.set_elements(id, count);
         format!("{}{}", if count.is_some() { "" } else { "&" }, self.variable_name(id))
     }
 
     /// Returns an argument that names an object of the process.
     fn format_object(&mut self, planned: PlannedCall, index: usize, word: &'static str) -> Option<String> {
-        let PlannedCall { process, call, .. } = planned;
+        let call = planned.call;
         let number = call.argument_number(index)?;
         if number == 0 || word == "CUstream" && number < DEFAULT_STREAMS {
             return Some(["0", "CU_STREAM_LEGACY", "CU_STREAM_PER_THREAD"][number as usize].to_owned());
@@ -158,20 +154,20 @@ impl JobState {
         if word == "CUdeviceptr" {
             return Some(self.format_address(planned, index, number));
         }
-        let is_anew = call.succeeded() && self.processes[process].ended_objects.remove(&(word, number));
-        let known = self.processes[process].objects.find_number(word, number).filter(|_| !is_anew);
+        let is_anew = call.succeeded() && self.processes[self.process].ended_objects.remove(&(word, number));
+        let known = self.processes[self.process].objects.find_number(word, number).filter(|_| !is_anew);
         let id = known.or_else(|| self.create_missing(planned, word, number));
         let Some(id) = id else { return Some(format!("({word}){number:#x}")) };
         if !["CUcontext", "CUstream"].contains(&word) {
-            self.note_use(process, id);
+            self.note_use(id);
         }
         Some(self.variable_name(id))
     }
 
     /// Returns an argument that is an address. Memory that existed before the call is allocated if the call shows its size.
     fn format_address(&mut self, planned: PlannedCall, index: usize, address: u64) -> String {
-        let PlannedCall { process, function, call, .. } = planned;
-        let state = &self.processes[process];
+        let PlannedCall { function, call, .. } = planned;
+        let state = &self.processes[self.process];
         let is_anew =
             |(start, _): &(u64, u64)| call.succeeded() && state.ended_objects.contains(&("CUdeviceptr", *start));
         if state.objects.find_address(address).is_none() || call.details.memory.is_some_and(|memory| is_anew(&memory)) {
@@ -184,27 +180,25 @@ impl JobState {
                 self.allocate_missing(planned, start, size);
             }
         }
-        self.format_known_address(process, address, !call.succeeded()).unwrap_or_else(|| {
-            match function.takes_any_address() {
-                true => format!("(CUdeviceptr){}", host_memory(function, call)),
-                false => format!("{address:#x}"),
-            }
+        self.format_known_address(address, !call.succeeded()).unwrap_or_else(|| match function.takes_any_address() {
+            true => format!("(CUdeviceptr){}", host_memory(function, call)),
+            false => format!("{address:#x}"),
         })
     }
 
     /// Returns an address as an object and an offset; with `is_behind`, also one that is behind the object.
-    fn format_known_address(&mut self, process: usize, address: u64, is_behind: bool) -> Option<String> {
-        let objects = &self.processes[process].objects;
+    fn format_known_address(&mut self, address: u64, is_behind: bool) -> Option<String> {
+        let objects = &self.processes[self.process].objects;
         let behind = || objects.find_address_before(address, MOST_DISTANCE).filter(|_| is_behind);
         let (id, offset) = objects.find_address(address).or_else(behind)?;
-        self.note_use(process, id);
+        self.note_use(id);
         let name = self.variable_name(id);
         Some(if offset == 0 { name } else { format!("{name} + {}", values::format_number(offset)) })
     }
 
     /// Returns an argument that is a handle, and opens an object.
     fn format_opened_handle(&mut self, planned: PlannedCall, index: usize) -> String {
-        let PlannedCall { process, function, call, .. } = planned;
+        let PlannedCall { function, call, .. } = planned;
         let (stem, c_type) = handle_type(function, call, &function.args()[index]);
         let known = handle_fingerprints(call, index);
         let exact = known.and_then(|(whole, _)| self.handles.get(&whole).copied());
@@ -214,8 +208,8 @@ impl JobState {
         let id = match exact.or(unchecked).or(original) {
             Some(id) if exact.is_some() && self.variables.get(id).c_type == c_type => id,
             Some(id) if self.variables.get(id).c_type != "int" && c_type != "int" => {
-                self.note_use(process, id);
-                let copy = self.add_variable(process, stem, c_type);
+                self.note_use(id);
+                let copy = self.add_variable(stem, c_type);
                 let (name, original) = (self.variable_name(copy), self.variable_name(id));
                 self.before.push(format!("memcpy(&{name}, &{original}, sizeof {name});"));
                 if exact.is_none() {
@@ -228,9 +222,9 @@ impl JobState {
             _ => self.make_unknown_handle(planned, index, stem, c_type),
         };
         if let Some((fd, _)) = shared_descriptor(call, index) {
-            self.bind_descriptor(process, fd, id);
+            self.bind_descriptor(fd, id);
         }
-        self.note_use(process, id);
+        self.note_use(id);
         let name = self.variable_name(id);
         match c_type {
             "int" => format!("(void *)(intptr_t){name}"),
@@ -242,21 +236,21 @@ impl JobState {
     /// Makes a handle that no recorded process exported.
     fn make_unknown_handle(
         &mut self,
-        PlannedCall { process, call, .. }: PlannedCall,
+        PlannedCall { call, .. }: PlannedCall,
         index: usize,
         stem: &str,
         c_type: &str,
     ) -> VariableId {
         let known = shared_descriptor(call, index)
             .filter(|_| c_type == "int")
-            .and_then(|(fd, file)| Some((self.processes[process].descriptors.get(&fd).copied()?, file != 0)));
+            .and_then(|(fd, file)| Some((self.processes[self.process].descriptors.get(&fd).copied()?, file != 0)));
         if let Some((id, is_open)) = known {
             if !is_open {
                 self.before.push(format!("close({});", self.variable_name(id)));
             }
             return id;
         }
-        let id = self.add_variable(process, stem, c_type);
+        let id = self.add_variable(stem, c_type);
         let name = self.variable_name(id);
         self.before.push(match c_type {
             "int" => format!("{name} = dup(2); /* no recorded process exported it */"),

@@ -28,7 +28,7 @@ mod values;
 use crate::calls::RecordedCall;
 use cupeer_record::Outcome;
 use cupeer_spec::effect::{Object, Shared};
-use cupeer_spec::function::{FnSpec, Group, Library};
+use cupeer_spec::function::{Group, Library};
 use cupeer_spec::results::Result as Code;
 use objects::{VariableId, Variables};
 use state::{Constant, JobState, PlannedCall, ProcessState};
@@ -46,7 +46,7 @@ pub struct Plan {
     /// Steps in the order of the recording.
     pub steps: Vec<Step>,
     /// Number of calls that the file does not repeat, by function.
-    pub left_out: BTreeMap<String, u64>,
+    pub left_out: BTreeMap<&'static str, u64>,
     /// Number of calls whose result came from a fault plan.
     pub injected: u64,
     state: JobState,
@@ -80,23 +80,23 @@ impl Plan {
             return;
         }
         let expected = match call.outcome {
-            _ if call.injected || call.stopping_fault().is_some() => {
-                self.injected += 1;
-                return;
+            _ if call.injected || call.stopping_fault().is_some() => return self.injected += 1,
+            Outcome::Unwound | Outcome::Returned(SHUT_DOWN) => {
+                return *self.left_out.entry(function.name()).or_default() += 1;
             }
-            Outcome::Unwound | Outcome::Returned(SHUT_DOWN) => return self.count_left_out(function),
             Outcome::Pending => ExpectedOutcome::NoReturn,
             Outcome::Returned(_) if *is_use => ExpectedOutcome::Result("CUDA_SUCCESS".to_owned()),
             Outcome::Returned(result) => ExpectedOutcome::Result(
                 function.result_name(result).map_or_else(|| result.to_string(), ToOwned::to_owned),
             ),
         };
-        let planned = PlannedCall { process: *process, function, shown: forms::newest_form(function), call };
+        let planned = PlannedCall { function, shown: forms::newest_form(function), call };
         let state = &mut self.state;
+        state.process = *process;
         state.restore_state(planned);
         let setup = std::mem::take(&mut state.before);
         let written = state.format_call(planned).or_else(|| {
-            *self.left_out.entry(function.name().to_owned()).or_default() += 1;
+            *self.left_out.entry(function.name()).or_default() += 1;
             state.format_stand_in(planned)
         });
         state.note_ended_objects(planned);
@@ -116,8 +116,8 @@ impl Plan {
             uses,
             is_unordered: opens && call.succeeded(),
             expected,
-            after: Vec::new(),
             call_site: call.caller,
+            ..Step::default()
         };
         for id in std::mem::take(&mut self.state.closed_descriptors) {
             let mut own = self.steps.iter_mut().rev().filter(|step| step.process == *process);
@@ -134,18 +134,8 @@ impl Plan {
     /// Adds the end of a process.
     pub fn add_end(&mut self, process: usize, statement: &str) {
         self.steps.append(&mut self.pending[process]);
-        self.steps.push(Step {
-            process,
-            setup: Vec::new(),
-            before: Vec::new(),
-            call: statement.to_owned(),
-            expected: ExpectedOutcome::ProcessEnd,
-            after: Vec::new(),
-            call_site: 0,
-            times: 1,
-            uses: self.variables_of_process(process).iter().copied().collect(),
-            is_unordered: true,
-        });
+        let uses = self.variables_of_process(process).iter().copied().collect();
+        self.steps.push(Step { process, call: statement.to_owned(), uses, is_unordered: true, ..Step::default() });
     }
 
     /// All variables.
@@ -163,9 +153,5 @@ impl Plan {
     /// Returns the variables of a process.
     pub fn variables_of_process(&self, process: usize) -> &BTreeSet<VariableId> {
         &self.state.processes[process].variables
-    }
-
-    fn count_left_out(&mut self, function: &FnSpec) {
-        *self.left_out.entry(function.name().to_owned()).or_default() += 1;
     }
 }

@@ -15,15 +15,15 @@ const UNKNOWN_CONTEXT: u64 = u64::MAX;
 impl JobState {
     /// Adds statements that make the state of the process as it was at a call: the driver, the contexts, the current one.
     pub fn restore_state(&mut self, planned: PlannedCall) {
-        let PlannedCall { process, call, .. } = planned;
+        let call = planned.call;
         let result = if let Outcome::Returned(result) = call.outcome { result } else { 0 };
         let is_before_init = result == Code::NOT_INITIALIZED as i32;
-        if !self.processes[process].is_initialized && !is_before_init {
-            self.processes[process].is_initialized = true;
+        if !self.processes[self.process].is_initialized && !is_before_init {
+            self.processes[self.process].is_initialized = true;
             self.add_unrecorded_call("cuInit(0)");
-            for context in self.processes[process].contexts.clone() {
-                let id = self.add_variable(process, "context", "CUcontext");
-                self.processes[process].objects.bind_number("CUcontext", context.number, id);
+            for context in self.processes[self.process].contexts.clone() {
+                let id = self.add_variable("context", "CUcontext");
+                self.processes[self.process].objects.bind_number("CUcontext", context.number, id);
                 let create = if context.is_primary { "cuDevicePrimaryCtxRetain" } else { "create_context" };
                 self.add_unrecorded_call(&format!("{create}(&{}, {})", self.variable_name(id), context.device));
             }
@@ -31,9 +31,9 @@ impl JobState {
         let lacks_context =
             [Code::INVALID_CONTEXT, Code::CONTEXT_IS_DESTROYED].map(|code| code as i32).contains(&result);
         match contexts::current_context(call) {
-            Some((context, _)) => self.make_context_current(process, context, lacks_context),
-            None if self.processes[process].current_context.is_none() && !lacks_context && !is_before_init => {
-                self.make_any_context_current(process);
+            Some((context, _)) => self.make_context_current(context, lacks_context),
+            None if self.processes[self.process].current_context.is_none() && !lacks_context && !is_before_init => {
+                self.make_any_context_current();
             }
             None => {}
         }
@@ -41,22 +41,22 @@ impl JobState {
     }
 
     /// Makes a context current for a call of which it is unknown.
-    fn make_any_context_current(&mut self, process: usize) {
-        let state = &mut self.processes[process];
+    fn make_any_context_current(&mut self) {
+        let state = &mut self.processes[self.process];
         let known = state.contexts.iter().find(|context| !state.ended_contexts.contains(&context.number));
         let number = known.map_or(UNKNOWN_CONTEXT, |context| context.number);
         if known.is_none() {
             state.contexts.push(PriorContext { number, device: 0, is_primary: true });
             state.ended_contexts.insert(number);
-            let id = self.add_variable(process, "context", "CUcontext");
-            self.processes[process].objects.bind_number("CUcontext", number, id);
+            let id = self.add_variable("context", "CUcontext");
+            self.processes[self.process].objects.bind_number("CUcontext", number, id);
         }
-        self.make_context_current(process, number, false);
+        self.make_context_current(number, false);
     }
 
     /// Notes the contexts that a call creates or ends.
-    fn note_context_changes(&mut self, PlannedCall { process, function, call, .. }: PlannedCall) {
-        let state = &mut self.processes[process];
+    fn note_context_changes(&mut self, PlannedCall { function, call, .. }: PlannedCall) {
+        let state = &mut self.processes[self.process];
         for effect in function.effects().iter().filter(|_| call.succeeded()) {
             match effect {
                 Effect::Makes(made) if made.object == Object::Context => state.current_context = None,
@@ -74,8 +74,8 @@ impl JobState {
     }
 
     /// Makes a context current. One that ended is created again, unless the call shows that it was not.
-    fn make_context_current(&mut self, process: usize, context: u64, lacks_context: bool) {
-        let state = &mut self.processes[process];
+    fn make_context_current(&mut self, context: u64, lacks_context: bool) {
+        let state = &mut self.processes[self.process];
         let has_ended = state.ended_contexts.contains(&context);
         if !state.is_initialized || state.current_context == Some(context) && (!has_ended || lacks_context) {
             return;
@@ -98,13 +98,13 @@ impl JobState {
     /// Creates an object that existed before the call; `None` if such objects cannot be created so.
     pub fn create_missing(
         &mut self,
-        PlannedCall { process, call, .. }: PlannedCall,
+        PlannedCall { call, .. }: PlannedCall,
         word: &'static str,
         number: u64,
     ) -> Option<VariableId> {
         let device = call.details.devices.0.unwrap_or_default();
         let (stem, create) = match word {
-            "CUevent" if self.exported_events.contains(&(process, number)) => {
+            "CUevent" if self.exported_events.contains(&(self.process, number)) => {
                 ("event", "cuEventCreate(&NAME, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING)".to_owned())
             }
             "CUevent" => ("event", "cuEventCreate(&NAME, CU_EVENT_DISABLE_TIMING)".to_owned()),
@@ -112,15 +112,15 @@ impl JobState {
             "CUmemoryPool" => ("pool", format!("cuDeviceGetDefaultMemPool(&NAME, {device})")),
             _ => return None,
         };
-        let id = self.add_variable(process, stem, word);
-        self.processes[process].objects.bind_number(word, number, id);
+        let id = self.add_variable(stem, word);
+        self.processes[self.process].objects.bind_number(word, number, id);
         let create = create.replace("NAME", &self.variable_name(id));
         if uses_other_context(call) {
-            let context = self.add_variable(process, "context", "CUcontext");
+            let context = self.add_variable("context", "CUcontext");
             self.add_unrecorded_call(&format!("create_context(&{}, {device})", self.variable_name(context)));
             self.add_unrecorded_call(&create);
-            let current = self.processes[process].current_context.take();
-            self.make_context_current(process, current.unwrap_or(0), false);
+            let current = self.processes[self.process].current_context.take();
+            self.make_context_current(current.unwrap_or(0), false);
         } else {
             self.add_unrecorded_call(&create);
         }
@@ -128,15 +128,15 @@ impl JobState {
     }
 
     /// Allocates memory that existed before the call.
-    pub fn allocate_missing(&mut self, PlannedCall { process, function, .. }: PlannedCall, start: u64, size: u64) {
-        let id = self.add_variable(process, "memory", "CUdeviceptr");
+    pub fn allocate_missing(&mut self, PlannedCall { function, .. }: PlannedCall, start: u64, size: u64) {
+        let id = self.add_variable("memory", "CUdeviceptr");
         let (name, bytes) = (self.variable_name(id), values::format_number(size));
         let is_of_pool = function.exports().is_some_and(|shared| shared.object == Object::Pointer);
         self.add_unrecorded_call(&match is_of_pool {
             true => format!("cuMemAllocAsync(&{name}, {bytes}, 0)"),
             false => format!("cuMemAlloc(&{name}, {bytes})"),
         });
-        self.bind_object(process, "CUdeviceptr", start, size, id);
+        self.bind_object("CUdeviceptr", start, size, id);
     }
 }
 

@@ -49,6 +49,8 @@ pub struct JobState {
     /// Events that some call exports: process and number.
     pub exported_events: HashSet<(usize, u64)>,
     pub constants: Vec<Constant>,
+    /// Process of the step.
+    pub process: usize,
     /// Statements before the step.
     pub before: Vec<String>,
     /// Shared objects that the step uses.
@@ -60,7 +62,6 @@ pub struct JobState {
 /// A call that is being planned.
 #[derive(Clone, Copy)]
 pub struct PlannedCall<'a> {
-    pub process: usize,
     pub function: &'static FnSpec,
     /// The form of the function that cuda.h declares.
     pub shown: &'static FnSpec,
@@ -68,9 +69,9 @@ pub struct PlannedCall<'a> {
 }
 
 impl JobState {
-    pub fn add_variable(&mut self, process: usize, stem: &str, c_type: &str) -> VariableId {
-        let id = self.variables.add(stem, c_type, process);
-        self.processes[process].variables.insert(id);
+    pub fn add_variable(&mut self, stem: &str, c_type: &str) -> VariableId {
+        let id = self.variables.add(stem, c_type, self.process);
+        self.processes[self.process].variables.insert(id);
         id
     }
 
@@ -98,18 +99,18 @@ impl JobState {
     }
 
     /// Notes that the step uses a shared object, together with the others that it uses.
-    pub fn note_use(&mut self, process: usize, id: VariableId) {
+    pub fn note_use(&mut self, id: VariableId) {
         if let Some(first) = self.uses.first() {
             self.variables.join_objects(*first, id);
         }
         self.uses.push(id);
-        self.processes[process].variables.insert(id);
+        self.processes[self.process].variables.insert(id);
     }
 
     /// Notes that an object has a number from now on. The order of calls on two objects with one address matters.
-    pub fn bind_object(&mut self, process: usize, word: &'static str, number: u64, size: u64, id: VariableId) {
-        self.processes[process].ended_objects.remove(&(word, number));
-        let objects = &mut self.processes[process].objects;
+    pub fn bind_object(&mut self, word: &'static str, number: u64, size: u64, id: VariableId) {
+        self.processes[self.process].ended_objects.remove(&(word, number));
+        let objects = &mut self.processes[self.process].objects;
         match word {
             "CUdeviceptr" => {
                 if let Some((before, _)) = objects.find_address(number) {
@@ -122,19 +123,19 @@ impl JobState {
     }
 
     /// Notes the objects that a call ended.
-    pub fn note_ended_objects(&mut self, PlannedCall { process, function, shown, call }: PlannedCall) {
+    pub fn note_ended_objects(&mut self, PlannedCall { function, shown, call }: PlannedCall) {
         for effect in function.effects().iter().filter(|_| call.succeeded()) {
             if let Effect::Ends(End { by, is_counted: false, size: None, .. }) = effect
                 && let Some(number) = call.argument_number(*by)
             {
-                self.processes[process].ended_objects.insert((shown.args()[*by].type_word(), number));
+                self.processes[self.process].ended_objects.insert((shown.args()[*by].type_word(), number));
             }
         }
     }
 
     /// Notes that a descriptor has a number. If another one had it, that one was closed.
-    pub fn bind_descriptor(&mut self, process: usize, fd: i32, id: VariableId) {
-        let before = self.processes[process].descriptors.insert(fd, id).filter(|before| *before != id);
+    pub fn bind_descriptor(&mut self, fd: i32, id: VariableId) {
+        let before = self.processes[self.process].descriptors.insert(fd, id).filter(|before| *before != id);
         self.closed_descriptors.extend(before);
     }
 }

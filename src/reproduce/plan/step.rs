@@ -3,17 +3,19 @@
 use super::objects::VariableId;
 
 /// Recorded end of a step.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum ExpectedOutcome {
     /// The call returned the result of this name, or number.
     Result(String),
     /// The call did not return.
     NoReturn,
     /// The process ended: not a call.
+    #[default]
     ProcessEnd,
 }
 
 /// A call, or the end of a process.
+#[derive(Default)]
 pub struct Step {
     pub process: usize,
     /// Statements that initialize the driver, or make a context current.
