@@ -4,6 +4,7 @@
 //! its run. The loop then uses the variables of the first run.
 
 use std::collections::HashMap;
+use std::slice;
 
 /// Largest number of statements in a loop.
 const MOST_STATEMENTS: usize = 16;
@@ -37,10 +38,19 @@ pub fn fold_into_loops(lines: Vec<Statement>) -> Vec<String> {
             at += 1;
             continue;
         };
-        folded.push(format!("for (int i = 0; i < {count}; i++) {{"));
-        folded.extend(lines[at..at + length].iter().map(|line| format!("    {}", line.text)));
-        folded.push("}".to_owned());
+        let mut run: Vec<String> = lines[at..at + length].iter().map(|line| format!("    {}", line.text)).collect();
         at += count * length;
+        let mut repetitions = count;
+        if let Some(failed) =
+            lines.get(at).and_then(|last| format_failing_call(&lines[at - count * length], last, count, &uses))
+        {
+            repetitions += 1;
+            at += 1;
+            run.splice(..1, [format!("    {failed}"), format!("    if (i == {count}) break;")]);
+        }
+        folded.push(format!("for (int i = 0; i < {repetitions}; i++) {{"));
+        folded.append(&mut run);
+        folded.push("}".to_owned());
     }
     folded
 }
@@ -53,6 +63,23 @@ fn count_repetitions(lines: &[Statement], length: usize, uses: &HashMap<&str, us
     // The variables of the first run must be its own, too: it is compared with the second one.
     let is_own = lines.get(length..2 * length).is_some_and(|second| is_repetition(second, first, uses));
     if alike > 0 && is_own { alike + 1 } else { 0 }
+}
+
+/// Returns the first call of a loop with two results if `last` is the same call after all `count` runs, and failed.
+fn format_failing_call(
+    first: &Statement,
+    last: &Statement,
+    count: usize,
+    uses: &HashMap<&str, usize>,
+) -> Option<String> {
+    let split = |line: &Statement| {
+        let (call, result) = line.text.strip_suffix(");")?.rsplit_once(", ")?;
+        call.starts_with("expect(").then(|| (call.to_owned(), result.to_owned()))
+    };
+    let ((call, result), (last_call, failure)) = (split(first)?, split(last)?);
+    let again = Statement { text: format!("{last_call}, {result});"), call_site: last.call_site };
+    let is_again = is_repetition(slice::from_ref(first), &[again], uses);
+    is_again.then(|| format!("{call}, i < {count} ? {result} : {failure});"))
 }
 
 /// Returns true if a run is like another one, and the variables that differ are used nowhere else.
@@ -117,6 +144,23 @@ mod tests {
         ));
         let expected =
             ["a();", "for (int i = 0; i < 3; i++) {", "    make(&memory1);", "    use(memory1);", "}", "b();"];
+        assert_eq!(folded, expected);
+    }
+
+    #[test]
+    fn call_that_fails_at_last_ends_the_loop() {
+        let folded = fold_into_loops(
+            (1..=4)
+                .map(|i| format!("expect(make(&memory{i}), {});", if i < 4 { "DONE" } else { "FULL" }))
+                .map(|text| Statement { text, call_site: 7 })
+                .collect(),
+        );
+        let expected = [
+            "for (int i = 0; i < 4; i++) {",
+            "    expect(make(&memory1), i < 3 ? DONE : FULL);",
+            "    if (i == 3) break;",
+            "}",
+        ];
         assert_eq!(folded, expected);
     }
 

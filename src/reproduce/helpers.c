@@ -112,6 +112,13 @@ static void *host_memory(size_t size) {
     return memory;
 }
 
+/* The same with a pattern, for contents that went on to other memory. A step of 0 repeats one word. */
+static void *host_pattern(size_t size, unsigned first, unsigned step) {
+    unsigned *words = host_memory(size + sizeof *words);
+    for (size_t i = 0; i <= size / sizeof *words; i++) words[i] = first + (unsigned)i * step;
+    return words;
+}
+
 /* Goes on in a child that was forked after the driver was initialized. */
 static void fork_after_init(void) {
     must(cuInit(0));

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Types and functions that the table does not have.
 const BEGIN: &str = include_str!("../programs/reproduce.h");
 
-/// Returns a header for a C file: the functions that it names, and their types.
+/// Returns a header for a C file: the functions that it calls, and their types. The comment at its head names others.
 pub fn of(text: &str) -> String {
-    let words: BTreeSet<&str> = text.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let (_, code) = text.split_once("*/").expect("a comment at the head");
+    let words: BTreeSet<&str> = code.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
     let results = RESULTS.iter().map(|result| format!("{} = {}", result.name(), result.number));
     let results = results.collect::<Vec<_>>().join(", ");
     let mut enumerations = BTreeMap::new();

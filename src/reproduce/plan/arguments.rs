@@ -1,6 +1,6 @@
 //! The arguments of a call in C. An argument that goes out creates a variable, one that goes in names one.
 
-use super::forms::{handle_type, has_uniform_forms, host_memory, is_host_memory, object_size, object_stem};
+use super::forms::{handle_type, has_uniform_forms, host_size, is_host_memory, object_size, object_stem};
 use super::objects::VariableId;
 use super::state::{JobState, PlannedCall};
 use super::{stand_in, values};
@@ -89,7 +89,7 @@ impl JobState {
             Direction::In if is_handle => Some(self.format_opened_handle(planned, index)),
             Direction::In if OBJECT_TYPES.contains(&word) => self.format_object(planned, index, word),
             Direction::In if word == "HostAddress" => {
-                is_host_memory(function, index).then(|| host_memory(function, call))
+                is_host_memory(function, index).then(|| self.format_host_memory(planned))
             }
             Direction::In => {
                 let bytes = call.argument(index)?;
@@ -181,7 +181,7 @@ impl JobState {
             }
         }
         self.format_known_address(address, !call.succeeded()).unwrap_or_else(|| match function.takes_any_address() {
-            true => format!("(CUdeviceptr){}", host_memory(function, call)),
+            true => format!("(CUdeviceptr)host_memory({})", host_size(function, call)),
             false => format!("{address:#x}"),
         })
     }
@@ -194,6 +194,20 @@ impl JobState {
         self.note_use(id);
         let name = self.variable_name(id);
         Some(if offset == 0 { name } else { format!("{name} + {}", values::format_number(offset)) })
+    }
+
+    /// Returns an argument that is memory of the host. Contents that were equal are so again, and their copies stay in order.
+    fn format_host_memory(&mut self, PlannedCall { function, call, .. }: PlannedCall) -> String {
+        let size = host_size(function, call);
+        let content = call.details.content.filter(|content| self.moved_contents.contains(&content.hash));
+        let Some(content) = content else { return format!("host_memory({size})") };
+        let known = self.contents.get(&content.hash).copied();
+        let id = known.unwrap_or_else(|| self.add_variable("content", "unsigned"));
+        self.contents.insert(content.hash, id);
+        self.note_use(id);
+        let is_read = function.touched_ranges().into_iter().flatten().any(|(.., is_write)| is_write);
+        let step = if content.is_constant { 0 } else { 1 };
+        if is_read { format!("host_pattern({size}, {}, {step})", id + 1) } else { format!("host_memory({size})") }
     }
 
     /// Returns an argument that is a handle, and opens an object.

@@ -38,44 +38,35 @@ pub fn current_context(call: &Call) -> Option<(u64, Option<i32>)> {
 /// Returns the contexts that the calls of a process use without creating them, in the order of their first use.
 pub fn find_prior_contexts<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Vec<PriorContext> {
     let mut known: Vec<(u64, Option<i32>)> = Vec::new();
-    let mut made = HashSet::new();
-    let mut note = |number: u64, device: Option<i32>, made: &HashSet<u64>| match known
-        .iter_mut()
-        .find(|(other, _)| *other == number)
-    {
-        Some((_, known)) => *known = known.or(device),
-        None if number != 0 && !made.contains(&number) => known.push((number, device)),
-        None => {}
-    };
-    let mut destroyed = HashSet::new();
-    let mut held = 0;
+    let (mut made, mut destroyed, mut held) = (HashSet::new(), HashSet::new(), 0);
     for call in calls {
         held |= call.details.contexts.unwrap_or(0);
-        if let Some((number, device)) = current_context(call) {
-            note(number, device, &made);
-        }
-        if let Some((number, device)) = call.details.owner {
-            note(number, Some(device).filter(|device| *device >= 0), &made);
-        }
-        let Some(spec) = call.function.map(|function| function.spec()) else { continue };
-        if let Some(end) = spec.ended_context().filter(|end| end.object == Object::Primary) {
+        let owner = call.details.owner.map(|(number, device)| (number, Some(device).filter(|device| *device >= 0)));
+        let mut used: Vec<(u64, Option<i32>)> = current_context(call).into_iter().chain(owner).collect();
+        let spec = call.function.map(|function| function.spec());
+        if let Some(end) = spec.and_then(|spec| spec.ended_context()).filter(|end| end.object == Object::Primary) {
             let device = call.argument_number(end.by).map(|device| device as i32);
-            note(call.details.context.unwrap_or(0), device, &made);
+            used.push((call.details.context.unwrap_or(0), device));
         }
-        for (index, arg) in spec.args().iter().enumerate() {
-            let Some(number) = call.argument_number(index).filter(|_| arg.type_word() == "CUcontext") else {
-                continue;
-            };
-            match arg.direction {
-                Direction::In => note(number, call.details.devices.1, &made),
-                _ => _ = made.insert(number),
+        let args = spec.map_or(&[][..], |spec| spec.args()).iter().enumerate();
+        for (index, arg) in args.filter(|(_, arg)| arg.type_word() == "CUcontext") {
+            match (call.argument_number(index), arg.direction) {
+                (Some(number), Direction::In) => used.push((number, call.details.devices.1)),
+                (number, _) => made.extend(number),
+            }
+        }
+        for (number, device) in used {
+            match known.iter_mut().find(|(other, _)| *other == number) {
+                Some((_, known)) => *known = known.or(device),
+                None if number != 0 && !made.contains(&number) => known.push((number, device)),
+                None => {}
             }
         }
         let ends = |effect: &Effect| match effect {
             Effect::Ends(End { object: Object::Context, by, .. }) => call.argument_number(*by),
             _ => None,
         };
-        destroyed.extend(spec.effects().iter().filter_map(ends));
+        destroyed.extend(spec.into_iter().flat_map(|spec| spec.effects()).filter_map(ends));
     }
     let mut contexts = assign_devices(known, &destroyed);
     // Contexts on other devices, of which only the device is known.

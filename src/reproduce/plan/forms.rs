@@ -58,11 +58,11 @@ pub fn object_size(function: &FnSpec, call: &Call, index: usize) -> u64 {
     made.or(rest).unwrap_or(0)
 }
 
-/// Returns memory of the host that is large enough for a call.
-pub fn host_memory(function: &FnSpec, call: &Call) -> String {
+/// Returns the number of bytes of the host that a call copies.
+pub fn host_size(function: &FnSpec, call: &Call) -> String {
     let sizes = function.args().iter().enumerate().filter(|(_, arg)| arg.type_word() == "usize");
     let most = sizes.filter_map(|(index, _)| call.argument_number(index)).max();
-    format!("host_memory({})", values::format_number(most.unwrap_or(0)))
+    values::format_number(most.unwrap_or(0))
 }
 
 /// Returns true if an argument is memory of the host that a copy reads or writes.

@@ -32,7 +32,7 @@ use cupeer_spec::function::{Group, Library};
 use cupeer_spec::results::Result as Code;
 use objects::{VariableId, Variables};
 use state::{Constant, JobState, PlannedCall, ProcessState};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use step::{ExpectedOutcome, Step};
 
 /// Result of a call that came after the driver had shut down.
@@ -64,7 +64,13 @@ impl Plan {
             plan.state.processes.push(ProcessState { contexts, is_initialized, ..ProcessState::default() });
             plan.pending.push(Vec::new());
         }
+        let mut copies = HashMap::new();
         for RecordedCall { process, call, .. } in calls {
+            if let Some(content) = call.details.content
+                && *copies.entry(content.hash).or_insert(call.function) != call.function
+            {
+                plan.state.moved_contents.insert(content.hash);
+            }
             let exports = call.function.and_then(|function| function.spec().exports());
             let is_event = |shared: &Shared| shared.object == Object::Event && call.succeeded();
             let number = exports.filter(is_event).and_then(|shared| call.argument_number(shared.by));

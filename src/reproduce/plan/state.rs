@@ -48,6 +48,10 @@ pub struct JobState {
     pub checked_handles: HashMap<u64, VariableId>,
     /// Events that some call exports: process and number.
     pub exported_events: HashSet<(usize, u64)>,
+    /// Hashes of contents that were copied by several functions: to the host, and from there.
+    pub moved_contents: HashSet<u64>,
+    /// Variables for the order of these copies, by the hash. Statements do not name them.
+    pub contents: HashMap<u64, VariableId>,
     pub constants: Vec<Constant>,
     /// Process of the step.
     pub process: usize,
