@@ -78,25 +78,17 @@ fn format_declarations(of: &BTreeSet<VariableId>, variables: &Variables, body: &
     for variable in of.iter().map(|id| variables.get(*id)).filter(|variable| words.contains(&*variable.name)) {
         let name = &variable.name;
         by_type.entry(&variable.c_type).or_default().push(match (variable.elements, &*variable.c_type) {
-            (Some(elements), _) => format!("{name}[{elements}] = {{0}}"),
-            (None, c_type) if is_structure_type(c_type) => format!("{name} = {{0}}"),
-            (None, "int") => format!("{name} = -1"),
-            (None, _) => format!("{name} = 0"),
+            (Some(elements), _) => format!("{name}[{elements}] = {{0}},"),
+            (None, c_type) if is_structure_type(c_type) => format!("{name} = {{0}},"),
+            (None, "int") => format!("{name} = -1,"),
+            (None, _) => format!("{name} = 0,"),
         });
     }
-    let mut text = String::new();
-    for (c_type, names) in by_type {
-        let mut line = format!("    {c_type}");
-        for name in names {
-            if line.len() + name.len() > MOST_COLUMNS {
-                text += &format!("{line}\n");
-                line = "       ".to_owned();
-            }
-            line += &format!(" {name},");
-        }
-        text += &format!("{};\n", line.trim_end_matches(','));
-    }
-    text
+    let declare = |(c_type, names): (&str, Vec<String>)| {
+        let lines = wrap_words(&format!("    {c_type}"), "        ", names.iter().map(String::as_str)).join("\n");
+        format!("{};\n", lines.trim_end_matches(','))
+    };
+    by_type.into_iter().map(declare).collect()
 }
 
 /// Returns true for the types of handles that are bytes, and for properties.
@@ -128,19 +120,22 @@ fn defined_name(helper: &str) -> &str {
 
 /// Wraps paragraphs as a comment.
 fn format_comment(paragraphs: &[String]) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for paragraph in paragraphs {
-        lines.push(String::new());
-        for word in paragraph.replace("*/", "* /").split(' ') {
-            let line = lines.last_mut().filter(|line| line.len() + word.len() < MOST_COLUMNS);
-            match line {
-                Some(line) if line.is_empty() => *line = word.to_owned(),
-                Some(line) => _ = write!(line, " {word}"),
-                None => lines.push(format!("  {word}")),
-            }
+    let wrap = |paragraph: &String| wrap_words("", "  ", paragraph.replace("*/", "* /").split(' '));
+    let lines: Vec<String> = paragraphs.iter().flat_map(wrap).collect();
+    format!("/* {}\n */\n", lines.join("\n * ").replace(" \n", "\n"))
+}
+
+/// Breaks words into lines of at most [`MOST_COLUMNS`] columns: the first one begins with `begin`, the others with `indent`.
+fn wrap_words<'a>(begin: &str, indent: &str, words: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut lines = vec![begin.to_owned()];
+    for word in words {
+        match lines.last_mut().filter(|line| line.len() + word.len() < MOST_COLUMNS) {
+            Some(line) if line.is_empty() => *line = word.to_owned(),
+            Some(line) => _ = write!(line, " {word}"),
+            None => lines.push(format!("{indent}{word}")),
         }
     }
-    format!("/* {}\n */\n", lines.join("\n * ").replace(" \n", "\n"))
+    lines
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use super::forms::{handle_type, has_uniform_forms, host_size, is_host_memory, object_size, object_stem};
 use super::objects::VariableId;
 use super::state::{JobState, PlannedCall};
+use super::values::format_number;
 use super::{stand_in, values};
+use cupeer_record::Call;
 use cupeer_report::values::{handle_fingerprints, shared_descriptor};
 use cupeer_spec::function::{ArgSpec, Direction};
 use cupeer_spec::record::slot::shape;
@@ -44,7 +46,8 @@ impl JobState {
     pub fn format_stand_in(&mut self, planned: PlannedCall) -> Option<String> {
         let PlannedCall { function, call, .. } = planned;
         let mut sides = [true, false].map(|is_write| {
-            let mut ranges = stand_in::used_ranges(function, call).filter(|range| range.is_write == is_write);
+            let mut ranges =
+                stand_in::used_ranges(function, call).into_iter().filter(|range| range.is_write == is_write);
             ranges.find_map(|range| Some((self.format_known_address(range.address, true)?, range.bytes)))
         });
         if let ([None, None], false) = (&sides, call.succeeded()) {
@@ -55,14 +58,13 @@ impl JobState {
         let stream = function.args().iter().position(ArgSpec::is_stream);
         let stream = stream.and_then(|index| self.format_object(planned, index, "CUstream"));
         let stream = stream.as_deref().unwrap_or("0");
-        let size = |bytes: u64| values::format_number(bytes);
         Some(match sides {
             [Some((to, written)), Some((from, read))] => {
-                format!("cuMemcpyDtoDAsync({to}, {from}, {}, {stream})", size(written.min(read)))
+                format!("cuMemcpyDtoDAsync({to}, {from}, {}, {stream})", format_number(written.min(read)))
             }
-            [Some((to, bytes)), None] => format!("cuMemsetD8Async({to}, 7, {}, {stream})", size(bytes)),
+            [Some((to, bytes)), None] => format!("cuMemsetD8Async({to}, 7, {}, {stream})", format_number(bytes)),
             [None, Some((from, bytes))] => {
-                format!("cuMemcpyDtoHAsync(host_memory({0}), {from}, {0}, {stream})", size(bytes))
+                format!("cuMemcpyDtoHAsync(host_memory({0}), {from}, {0}, {stream})", format_number(bytes))
             }
             [None, None] => return None,
         })
@@ -156,7 +158,7 @@ impl JobState {
         }
         let is_anew = call.succeeded() && self.processes[self.process].ended_objects.remove(&(word, number));
         let known = self.processes[self.process].objects.find_number(word, number).filter(|_| !is_anew);
-        let id = known.or_else(|| self.create_missing(planned, word, number));
+        let id = known.or_else(|| self.create_missing(call, word, number));
         let Some(id) = id else { return Some(format!("({word}){number:#x}")) };
         if !["CUcontext", "CUstream"].contains(&word) {
             self.note_use(id);
@@ -193,7 +195,7 @@ impl JobState {
         let (id, offset) = objects.find_address(address).or_else(behind)?;
         self.note_use(id);
         let name = self.variable_name(id);
-        Some(if offset == 0 { name } else { format!("{name} + {}", values::format_number(offset)) })
+        Some(if offset == 0 { name } else { format!("{name} + {}", format_number(offset)) })
     }
 
     /// Returns an argument that is memory of the host. Contents that were equal are so again, and their copies stay in order.
@@ -233,7 +235,7 @@ impl JobState {
                 }
                 copy
             }
-            _ => self.make_unknown_handle(planned, index, stem, c_type),
+            _ => self.make_unknown_handle(call, index, stem, c_type),
         };
         if let Some((fd, _)) = shared_descriptor(call, index) {
             self.bind_descriptor(fd, id);
@@ -248,18 +250,12 @@ impl JobState {
     }
 
     /// Makes a handle that no recorded process exported.
-    fn make_unknown_handle(
-        &mut self,
-        PlannedCall { call, .. }: PlannedCall,
-        index: usize,
-        stem: &str,
-        c_type: &str,
-    ) -> VariableId {
-        let known = shared_descriptor(call, index)
-            .filter(|_| c_type == "int")
-            .and_then(|(fd, file)| Some((self.processes[self.process].descriptors.get(&fd).copied()?, file != 0)));
-        if let Some((id, is_open)) = known {
-            if !is_open {
+    fn make_unknown_handle(&mut self, call: &Call, index: usize, stem: &str, c_type: &str) -> VariableId {
+        let shared = shared_descriptor(call, index).filter(|_| c_type == "int");
+        if let Some((fd, file)) = shared
+            && let Some(id) = self.processes[self.process].descriptors.get(&fd).copied()
+        {
+            if file == 0 {
                 self.before.push(format!("close({});", self.variable_name(id)));
             }
             return id;

@@ -96,33 +96,29 @@ impl JobState {
     }
 
     /// Creates an object that existed before the call; `None` if such objects cannot be created so.
-    pub fn create_missing(
-        &mut self,
-        PlannedCall { call, .. }: PlannedCall,
-        word: &'static str,
-        number: u64,
-    ) -> Option<VariableId> {
+    pub fn create_missing(&mut self, call: &Call, word: &'static str, number: u64) -> Option<VariableId> {
         let device = call.details.devices.0.unwrap_or_default();
         let (stem, create) = match word {
             "CUevent" if self.exported_events.contains(&(self.process, number)) => {
-                ("event", "cuEventCreate(&NAME, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING)".to_owned())
+                ("event", "cuEventCreate(&NAME, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING)")
             }
-            "CUevent" => ("event", "cuEventCreate(&NAME, CU_EVENT_DISABLE_TIMING)".to_owned()),
-            "CUstream" => ("stream", "cuStreamCreate(&NAME, CU_STREAM_NON_BLOCKING)".to_owned()),
-            "CUmemoryPool" => ("pool", format!("cuDeviceGetDefaultMemPool(&NAME, {device})")),
+            "CUevent" => ("event", "cuEventCreate(&NAME, CU_EVENT_DISABLE_TIMING)"),
+            "CUstream" => ("stream", "cuStreamCreate(&NAME, CU_STREAM_NON_BLOCKING)"),
+            "CUmemoryPool" => ("pool", "cuDeviceGetDefaultMemPool(&NAME, ORDINAL)"),
             _ => return None,
         };
         let id = self.add_variable(stem, word);
         self.processes[self.process].objects.bind_number(word, number, id);
-        let create = create.replace("NAME", &self.variable_name(id));
-        if uses_other_context(call) {
+        let create = create.replace("NAME", &self.variable_name(id)).replace("ORDINAL", &device.to_string());
+        let is_of_other_context = uses_other_context(call);
+        if is_of_other_context {
             let context = self.add_variable("context", "CUcontext");
             self.add_unrecorded_call(&format!("create_context(&{}, {device})", self.variable_name(context)));
-            self.add_unrecorded_call(&create);
+        }
+        self.add_unrecorded_call(&create);
+        if is_of_other_context {
             let current = self.processes[self.process].current_context.take();
             self.make_context_current(current.unwrap_or(0), false);
-        } else {
-            self.add_unrecorded_call(&create);
         }
         Some(id)
     }

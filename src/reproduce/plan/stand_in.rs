@@ -7,7 +7,7 @@ use cupeer_spec::record::slot::detail;
 use cupeer_spec::record::slot::nodes::{self, NodeRange};
 
 /// Returns the ranges of device memory that a call uses.
-pub fn used_ranges(function: &FnSpec, call: &Call) -> impl Iterator<Item = NodeRange> {
+pub fn used_ranges(function: &FnSpec, call: &Call) -> Vec<NodeRange> {
     let range = |address, bytes, is_write| NodeRange { address, bytes, is_write, value: None };
     let batch = call
         .details
@@ -18,8 +18,7 @@ pub fn used_ranges(function: &FnSpec, call: &Call) -> impl Iterator<Item = NodeR
     let rows = row_ranges(function, call)
         .into_iter()
         .flat_map(move |[to, written, from, read]| [range(to, written, true), range(from, read, false)]);
-    let all: Vec<NodeRange> = batch.chain(graph).chain(rows).filter(|range| range.address != 0).collect();
-    all.into_iter()
+    batch.chain(graph).chain(rows).filter(|range| range.address != 0).collect()
 }
 
 /// Returns the four words as which a copy of rows is recorded: the start and the size of its destination, and of its source.
