@@ -79,6 +79,9 @@ mod nvml;
 // NVTX calls of programs, as marks.
 mod nvtx;
 
+// C programs from recordings.
+mod reproduce;
+
 // Packed records.
 mod pack;
 

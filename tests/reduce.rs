@@ -69,7 +69,7 @@ fn assert_alike(one: &Value, other: &Value) {
 }
 
 /// Copies a record as one of another host: with another boot id, in the files and in their names.
-fn copy(record: &Path, to: &Path, number: u8) {
+pub fn copy(record: &Path, to: &Path, number: u8) {
     fs::create_dir_all(to).expect("a directory");
     let files: Vec<PathBuf> = fs::read_dir(record)
         .expect("it is there")

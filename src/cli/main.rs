@@ -1,6 +1,6 @@
 //! `cupeer`, the command: starts programs under the preload library, and tells what cupeer knows.
 //!
-//! In: a command line. Out: what a command prints, and its exit status. `run`, `why`, `sweep`, `top`, and `doctor` are crates of
+//! In: a command line. Out: what a command prints, and its exit status. `run`, `why`, `sweep`, `top`, `reproduce`, and `doctor` are crates of
 //! their own, which know nothing of each other: this one gives `run` and `top` what `why` reads, and `doctor` what `run` sees of a
 //! program. The commands for recordings are here. Begin with the table
 //! `commands` below: the help, the arguments, and the function of each command.
@@ -11,7 +11,7 @@
 //! - `start`: the help as it is printed, mistakes in the command line, and completions.
 //! - `env`: the environment of `run` for other launchers.
 //! - `lists`: `list` and `explain`, for which cupeer needs no recording.
-//! - `records`: `ls`, `report`, `pack`, `reduce`, `export`, `clean`, `fault`, `release`.
+//! - `records`: `ls`, `report`, `pack`, `reduce`, `export`, `reproduce`, `clean`, `fault`, `release`.
 //! - `demo`: the commands at work, on a program of its own.
 
 mod demo;
@@ -26,7 +26,7 @@ use anyhow::Result;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use cupeer_console::output;
 use lists::{explain, list};
-use records::{clean, export, fault, ls, pack, reduce, release, report};
+use records::{clean, export, fault, ls, pack, reduce, release, report, reproduce};
 use start::{complete, misspelt};
 use std::process::ExitCode;
 
@@ -90,6 +90,8 @@ commands! {
     Reduce(args: reduce::ReduceArgs) => reduce::command(&args);
     /// Write a recording as tables, for DuckDB, Spark, ClickHouse, pandas, and polars
     Export(args: export::ExportArgs) => export::command(&args);
+    /// Write a C program that repeats the sharing calls of a recording
+    Reproduce(args: cupeer_reproduce::args::ReproduceArgs) => reproduce::command(&args);
     /// Arm, disarm, and list fault plans of a running job
     Fault(args: fault::FaultArgs) => fault::command(&args);
     /// Release calls held by a fault plan

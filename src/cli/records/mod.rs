@@ -7,7 +7,7 @@
 //! - `opened`: the recording to report on.
 //! - `parts`: one recording, or the parts of a job.
 //! - `running`: the job while it is running.
-//! - `clean`, `export`, `fault`, `ls`, `reduce`, `release`, `report`: the commands.
+//! - `clean`, `export`, `fault`, `ls`, `reduce`, `release`, `report`, `reproduce`: the commands.
 
 pub mod clean;
 pub mod export;
@@ -20,4 +20,5 @@ pub mod reduce;
 mod reduced;
 pub mod release;
 pub mod report;
+pub mod reproduce;
 mod running;

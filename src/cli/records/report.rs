@@ -219,7 +219,7 @@ fn compare_recordings(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) 
 }
 
 /// Returns the path of the newest recording in the default directory.
-fn newest_recording() -> Result<PathBuf> {
+pub fn newest_recording() -> Result<PathBuf> {
     let home = home::default_directory()?;
     let mut records = kept::entries(&home).into_iter().filter(|entry| entry.kind == EntryKind::Record);
     let has_process = |entry: &Entry| Job::open(&entry.path).is_ok_and(|job| !job.processes.is_empty());

@@ -25,6 +25,7 @@ const SHOWN_IN: &[(&str, &[&str])] = &[
     ("pack", &["guides/hang", "concepts/privacy"]),
     ("reduce", &["guides/large-jobs"]),
     ("export", &["guides/large-jobs", "reference/tables"]),
+    ("reproduce", &["guides/reproduce"]),
     ("fault", &["guides/fallbacks", "reference/plans"]),
     ("release", &["start/tutorial", "reference/plans"]),
     ("sweep", &["guides/fallbacks"]),

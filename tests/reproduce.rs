@@ -1,0 +1,194 @@
+//! `cupeer reproduce`: the C file of a recording compiles without a warning, returns the recorded results, and breaks the same rules.
+
+mod header;
+
+use crate::check::scenes::{self, How, Scene, report};
+use crate::reduce::copy;
+use crate::support::{cupeer, done, plain, sample, sim_dir, stdout, temp_dir};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Scenes that each run repeats: a kind of object or of failure each. With `FULL_SIZE`, all scenes are repeated.
+const REPEATED: [&str; 18] = [
+    "not-initialized",
+    "context-destroyed/enable",
+    "peer-already-enabled",
+    "ipc-freed-while-open",
+    "ipc-exporter-gone",
+    "ipc-exporter-died",
+    "ipc-damaged-handle",
+    "ipc-handle-kind",
+    "ipc-context-ended-while-open/virtual-reset",
+    "ipc-event-destroyed-while-open",
+    "vmm-unreachable-device/imported",
+    "vmm-descriptor/closed",
+    "pool-freed-while-open/context",
+    "pool-import-in-use",
+    "multicast-incomplete",
+    "access-not-ordered",
+    "piles-up",
+    "piles-up/handles",
+];
+/// Smallest share of all scenes that are repeated, in percent.
+const SHARE: usize = 80;
+
+/// Records the wrong program of a scene.
+fn record(scene: &Scene, folder: &Path) -> PathBuf {
+    let directory = folder.join("record");
+    done(&mut scene.under(How::Bad, &["--check=notes"], &directory));
+    directory
+}
+
+/// Writes the C file of a recording, and compiles it against declarations that derive from the table.
+fn compiled(record: &Path, folder: &Path) -> Result<PathBuf, String> {
+    let file = folder.join("bug.c");
+    let written = done(cupeer().arg("reproduce").arg(record).arg("-o").arg(&file));
+    if !written.status.success() {
+        return Err(written.stderr);
+    }
+    let text = fs::read_to_string(&file).expect("the file");
+    fs::write(folder.join("cuda.h"), header::of(&text)).expect("a header");
+    let program = folder.join("bug");
+    let mut compiler = plain(std::env::var("CC").unwrap_or_else(|_| "cc".to_owned()));
+    compiler.args(["-Wall", "-Werror", "-I"]).arg(folder).arg("-o").arg(&program).arg(&file);
+    let compiled = done(compiler.arg("-L").arg(sim_dir()).arg("-lcuda"));
+    if compiled.status.success() { Ok(program) } else { Err(compiled.stderr) }
+}
+
+/// Rules that a recording shows as broken.
+fn rules(record: &Path) -> BTreeSet<String> {
+    let report = report(record);
+    let findings = report["findings"].as_array().cloned().unwrap_or_default();
+    findings.iter().filter_map(|finding| Some(finding["rule"].as_str()?.to_owned())).collect()
+}
+
+/// Repeats a scene. Returns what differs.
+fn repeat(scene: &Scene) -> Vec<String> {
+    let folder = temp_dir();
+    let record = record(scene, folder.path());
+    let program = match compiled(&record, folder.path()) {
+        Ok(program) => program,
+        Err(error) => return vec![error],
+    };
+    let again = folder.path().join("again");
+    let machine = format!("--sim={}", scene.machine);
+    let ran = done(cupeer().args(["run", "--check=notes", &machine, "--out"]).arg(&again).arg("--").arg(program));
+    let (recorded, repeated) = (rules(&record), rules(&again));
+    let mut differences = Vec::new();
+    if ran.status.code() != Some(0) || !ran.stdout.contains("0 differences to the recording") {
+        differences.push(format!("{:?}: {}", ran.status, ran.stdout));
+    }
+    if recorded != repeated {
+        differences.push(format!("{recorded:?} became {repeated:?}"));
+    }
+    differences
+}
+
+#[test]
+fn scenes_have_the_same_results_and_findings() {
+    scenes::for_each(REPEATED.iter().map(|name| scenes::scene(name)), repeat);
+}
+
+#[test]
+fn most_scenes_are_repeated() {
+    let is_own = |scene: &&Scene| !scene.machine.starts_with("answers");
+    let every = sample(16, 1);
+    let all: Vec<&Scene> = scenes::scenes().iter().filter(is_own).step_by(every).collect();
+    let mut failed = Vec::new();
+    for scene in &all {
+        let differences = repeat(scene);
+        if !differences.is_empty() {
+            println!("{}: {}", scene.name, differences.join("\n"));
+            failed.push(scene.name);
+        }
+    }
+    let share = 100 * (all.len() - failed.len()) / all.len();
+    // A sample can have more of the scenes with graphs and kernels, for which copies stand in.
+    println!("{share}% of {} scenes are repeated", all.len());
+    assert!(share >= sample(SHARE / 2, SHARE), "{share}% of {} are repeated; not {failed:?}", all.len());
+}
+
+/// A recording of PyTorch and NCCL on two H200. The repeated calls need neither of them.
+#[test]
+fn recording_of_hardware_is_repeated_without_its_libraries() {
+    let folder = temp_dir();
+    let record = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/nccl-all-reduce.cupeer.tar.gz"));
+    let program = compiled(record, folder.path()).expect("a program");
+    let again = folder.path().join("again");
+    let mut run = cupeer();
+    run.args(["run", "--check", "--sim=nvlink:2", "--out"]).arg(&again).arg("--").arg(program);
+    let ran = done(&mut run);
+    assert!(ran.stdout.ends_with("0 differences to the recording\n"), "{ran:?}");
+    assert_eq!(rules(&again), rules(record));
+}
+
+#[test]
+fn different_result_is_reported_and_fails_the_program() {
+    let folder = temp_dir();
+    let record = record(scenes::scene("peer-already-enabled"), folder.path());
+    let program = compiled(&record, folder.path()).expect("a program");
+    let ran = done(plain(program).env("LD_LIBRARY_PATH", sim_dir()).env("CUPEER_SIM", "none:2"));
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    let expected = "returned CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, not CUDA_SUCCESS";
+    assert!(ran.stdout.contains(expected) && ran.stdout.contains("process 0, line"), "{ran:?}");
+}
+
+#[test]
+fn file_has_nothing_of_the_program() {
+    let folder = temp_dir();
+    let record = record(scenes::scene("ipc-freed-while-open"), folder.path());
+    let text = stdout(cupeer().arg("reproduce").arg(&record));
+    assert!(text.contains("error ipc-freed-while-open: cuMemFree_v2, 1 time"), "{text}");
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+    let home = std::env::current_dir().expect("a directory");
+    for word in ["lifetime", "bad", &format!("\"{}\"", host.trim()), &home.display().to_string()] {
+        assert!(!text.split(|c: char| c.is_whitespace()).any(|part| part == word), "{word} is in {text}");
+    }
+}
+
+/// Checks that the command refuses a recording, writes nothing, and says why.
+#[track_caller]
+fn assert_refused(arguments: &[&Path], sentence: &str) {
+    let ended = done(cupeer().arg("reproduce").args(arguments));
+    assert_eq!((ended.status.code(), &*ended.stdout), (Some(125), ""), "{ended:?}");
+    assert!(ended.stderr.contains(sentence), "{ended:?}");
+}
+
+#[test]
+fn output_and_bad_input_are_refused_with_a_reason() {
+    let folder = temp_dir();
+    let path = |name: &str| folder.path().join(name);
+    assert_refused(&[&path("nothing")], "No such file or directory");
+    fs::create_dir(path("empty")).expect("a directory");
+    assert_refused(&[&path("empty")], "empty");
+    fs::write(path("text"), "text").expect("a file");
+    assert_refused(&[&path("text")], "not a packed recording");
+    let record = record(scenes::scene("ipc-freed-while-open"), folder.path());
+    fs::write(path("bug.c"), "mine").expect("a file");
+    assert_refused(&[&record, Path::new("-o"), &path("bug.c")], "exists; --force overwrites it");
+    assert_eq!(fs::read_to_string(path("bug.c")).expect("the file"), "mine");
+    for process in fs::read_dir(&record).expect("a recording").flatten().map(|entry| entry.path()) {
+        if process.extension().is_some_and(|suffix| suffix == "cupeer") {
+            fs::write(process, "damaged").expect("a file");
+        }
+    }
+    assert_refused(&[&record], "holds no recording of a process");
+}
+
+#[test]
+fn hosts_that_share_are_refused() {
+    let folder = temp_dir();
+    let record = record(scenes::scene("ipc-freed-while-open"), folder.path());
+    let hosts = folder.path().join("hosts");
+    for number in 0..2u8 {
+        let host = hosts.join(number.to_string());
+        copy(&record, &host, number);
+        let files = fs::read_dir(&host).expect("a host").flatten().map(|entry| entry.path());
+        let mut processes: Vec<PathBuf> =
+            files.filter(|path| path.extension().is_some_and(|suffix| suffix == "cupeer")).collect();
+        processes.sort();
+        fs::remove_file(&processes[usize::from(number)]).expect("a process");
+    }
+    assert_refused(&[&hosts], "several hosts that share memory");
+}
