@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 #[test]
 fn wrong_command_lines_are_one_line_and_125() {
-    let commands = "run, env, list, explain, report, top, why, ls, clean, pack, reduce, export, reproduce, fault, release, sweep, doctor, demo, completions";
+    let commands = "run, env, list, explain, report, top, why, ls, clean, pack, reduce, export, reproduce, replay, fault, release, sweep, doctor, demo, completions";
     refused(&[], &format!("a subcommand is missing; the commands are {commands}; see --help"));
     refused(&["rum"], "there is no command 'rum'; did you mean 'run'?");
     refused(&["rnu"], "there is no command 'rnu'; did you mean 'run'?");

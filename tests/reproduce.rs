@@ -1,12 +1,12 @@
 //! `cupeer reproduce`: the C file of a recording compiles without a warning, returns the recorded results, and breaks the same rules.
 
-mod header;
-
 use crate::check::scenes::{self, How, Scene, report};
 use crate::reduce::copy;
 use crate::support::{cupeer, done, plain, sample, sim_dir, stdout, temp_dir};
+use cupeer_reproduce::declarations::declare_used;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// Scenes that each run repeats: a kind of object or of failure each. With `FULL_SIZE`, all scenes are repeated.
@@ -47,11 +47,16 @@ fn compiled(record: &Path, folder: &Path) -> Result<PathBuf, String> {
     if !written.status.success() {
         return Err(written.stderr);
     }
-    let text = fs::read_to_string(&file).expect("the file");
-    fs::write(folder.join("cuda.h"), header::of(&text)).expect("a header");
-    let program = folder.join("bug");
+    compile(&file, folder)
+}
+
+/// Compiles a C file of the command into a folder. Returns the program, or the messages of the compiler.
+fn compile(file: &Path, folder: &Path) -> Result<PathBuf, String> {
+    let text = fs::read_to_string(file).expect("the file");
+    fs::write(folder.join("cuda.h"), declare_used(&text)).expect("a header");
+    let program = file.with_extension("");
     let mut compiler = plain(std::env::var("CC").unwrap_or_else(|_| "cc".to_owned()));
-    compiler.args(["-Wall", "-Werror", "-I"]).arg(folder).arg("-o").arg(&program).arg(&file);
+    compiler.args(["-Wall", "-Werror", "-I"]).arg(folder).arg("-o").arg(&program).arg(file);
     let compiled = done(compiler.arg("-L").arg(sim_dir()).arg("-lcuda"));
     if compiled.status.success() { Ok(program) } else { Err(compiled.stderr) }
 }
@@ -191,4 +196,98 @@ fn hosts_that_share_are_refused() {
         fs::remove_file(&processes[usize::from(number)]).expect("a process");
     }
     assert_refused(&[&hosts], "several hosts that share memory");
+}
+
+/// Shrinks the program of a recording. Returns the file, the rules of a run of it, and the last line on stderr.
+fn shrink(record: &Path, folder: &Path) -> (String, BTreeSet<String>, String) {
+    let small = folder.join("small.c");
+    let shrunk = done(cupeer().arg("reproduce").arg("--shrink").arg(record).arg("-o").arg(&small));
+    assert_eq!(shrunk.status.code(), Some(0), "{shrunk:?}");
+    let text = fs::read_to_string(&small).expect("the file");
+    let program = compile(&small, folder).expect("a program");
+    let again = folder.join("shrunk");
+    let ran = done(cupeer().args(["run", "--check=notes", "--sim", "--out"]).arg(&again).arg("--").arg(program));
+    assert!(ran.stdout.contains("0 differences"), "{ran:?}");
+    (text, rules(&again), shrunk.stderr.lines().last().unwrap_or_default().to_owned())
+}
+
+/// Returns the number of calls in a C file.
+fn calls_in(text: &str) -> usize {
+    let is_call =
+        |line: &&str| ["expect", "must"].iter().any(|call| line.trim_start().starts_with(&format!("{call}(")));
+    text.lines().filter(is_call).count()
+}
+
+#[test]
+fn shrunk_program_keeps_its_finding_with_fewer_calls() {
+    let folder = temp_dir();
+    let record = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cases/shared_tensor.cupeer"));
+    let (text, rules, told) = shrink(record, folder.path());
+    let whole = stdout(cupeer().arg("reproduce").arg(record));
+    assert!(calls_in(&text) < calls_in(&whole), "{text}");
+    assert!(rules.contains("ipc-exporter-gone"), "{rules:?}");
+    assert!(text.contains("It reproduces the finding ipc-exporter-gone of cuIpcOpenMemHandle"), "{text}");
+    assert!(told.contains("kept the finding ipc-exporter-gone of cuIpcOpenMemHandle"), "{told}");
+}
+
+#[test]
+fn a_process_that_the_finding_does_not_need_is_left_out() {
+    let folder = temp_dir();
+    let record = record(scenes::scene("peer-already-enabled"), folder.path());
+    let (text, rules, _) = shrink(&record, folder.path());
+    assert!(text.contains("PROCESSES = 1,") && rules.contains("peer-already-enabled"), "{text}");
+    assert!(calls_in(&text) <= 6, "{text}");
+}
+
+/// An interrupted command writes the smallest program so far, and leaves no process.
+#[test]
+fn an_interrupted_shrinking_writes_what_it_has() {
+    let folder = temp_dir();
+    let record = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cases/wake_up.cupeer"));
+    let small = folder.path().join("small.c");
+    let mut command = cupeer();
+    command.arg("reproduce").arg("--shrink").arg(record).arg("-o").arg(&small).env("TMPDIR", folder.path());
+    let mut running = command.stderr(std::process::Stdio::piped()).spawn().expect("a process");
+    let mut told = BufReader::new(running.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    // The second run has begun, so there is a goal.
+    assert!(told.any(|line| line.contains("run 2 with ")), "no second run");
+    // SAFETY: sends a signal to a child that nobody has waited for, so that the number is still its own.
+    unsafe { libc::kill(running.id().cast_signed(), libc::SIGTERM) };
+    let last = told.last().unwrap_or_default();
+    assert!(running.wait().expect("an end").success() && last.contains("interrupted"), "{last}");
+    assert!(compile(&small, folder.path()).is_ok());
+    let own = folder.path().to_str().expect("a path");
+    assert_eq!(processes_with(own), Vec::<String>::new());
+}
+
+/// Returns the command lines of all processes that have a text in them.
+fn processes_with(text: &str) -> Vec<String> {
+    let processes = fs::read_dir("/proc").expect("/proc").flatten();
+    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines.map(|line| String::from_utf8_lossy(&line).into_owned()).filter(|line| line.contains(text)).collect()
+}
+
+#[test]
+fn a_program_that_shows_nothing_cannot_be_shrunk() {
+    let folder = temp_dir();
+    let record = folder.path().join("record");
+    done(&mut scenes::scene("ipc-freed-while-open").under(How::Good, &["--check=notes"], &record));
+    let small = folder.path().join("small.c");
+    assert_refused(&[&record, Path::new("--shrink"), Path::new("-o"), &small], "shows no finding");
+    assert!(!small.exists());
+}
+
+#[test]
+fn answers_of_another_machine_are_listed_by_function() {
+    let folder = temp_dir();
+    let record = record(scenes::scene("peer-already-enabled"), folder.path());
+    let replay = |machine: &str| done(cupeer().arg("replay").arg(&record).arg(machine));
+    let same = replay("--sim=nvlink:2");
+    assert!(same.status.success() && same.stdout.contains(": 0 answers differ"), "{same:?}");
+    let other = replay("--sim=none:2");
+    assert_eq!(other.status.code(), Some(1), "{other:?}");
+    let line = "  cuCtxEnablePeerAccess returned CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, not CUDA_SUCCESS, 1 time\n";
+    assert!(other.stdout.contains(line), "{other:?}");
+    let refused = replay("--sim=cube:2");
+    assert_eq!(refused.status.code(), Some(125), "{refused:?}");
 }

@@ -371,7 +371,7 @@ fn modules_that_import_each_other_are_found() {
 /// Products know nothing of each other: the command brings them together.
 #[test]
 fn no_product_depends_on_another() {
-    let products = ["run", "why", "sweep", "top", "doctor"];
+    let products = ["run", "why", "sweep", "top", "reproduce", "doctor"];
     for folder in products.iter().chain(&["launch", "recordings", "console", "nvidia", "p2p"]) {
         let manifest = fs::read_to_string(root().join("src").join(folder).join("Cargo.toml")).unwrap();
         let dependencies = manifest.split_once("[dependencies]").unwrap().1;

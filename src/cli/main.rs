@@ -92,6 +92,8 @@ commands! {
     Export(args: export::ExportArgs) => export::command(&args);
     /// Write a C program that repeats the sharing calls of a recording
     Reproduce(args: cupeer_reproduce::args::ReproduceArgs) => reproduce::command(&args);
+    /// Repeat a recording on the simulated driver, and list the answers that differ
+    Replay(args: cupeer_reproduce::args::ReplayArgs) => reproduce::replay(&args);
     /// Arm, disarm, and list fault plans of a running job
     Fault(args: fault::FaultArgs) => fault::command(&args);
     /// Release calls held by a fault plan

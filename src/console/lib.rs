@@ -10,13 +10,16 @@
 //! - `variables`: the environment.
 //! - `args`: words and times of command lines.
 //! - `output`: stdout and stderr.
+//! - `interrupt`, `progress`: commands that run programs: the request to end, and lines about the progress.
 //! - `annotations`: findings as GitHub Actions reads them.
 
 #![allow(missing_docs, reason = "only the commands of cupeer use this crate")]
 
 pub mod annotations;
 pub mod args;
+pub mod interrupt;
 pub mod output;
+pub mod progress;
 pub mod startup;
 pub mod status;
 pub mod variables;

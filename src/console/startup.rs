@@ -4,6 +4,9 @@
 //!
 //! The program that `run` starts gets the inherited state.
 
+use anyhow::{Context, Result};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static WAS_CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
@@ -56,4 +59,17 @@ pub fn restore_inherited_state() {
 pub fn effective_user() -> u32 {
     // SAFETY: asks for a number; cannot fail.
     unsafe { libc::geteuid() }
+}
+
+/// Returns a command that runs cupeer itself, and ends when this process does.
+pub fn own_command() -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("failed to find /proc/self/exe")?);
+    // SAFETY: between fork and exec, the function makes one system call, whose arguments are numbers.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            Ok(())
+        })
+    };
+    Ok(command)
 }

@@ -15,12 +15,12 @@ pub fn default_output(directory: &Path, suffix: &str) -> Result<PathBuf> {
     Ok(name.into())
 }
 
-/// Fails if the output file exists, unless `replace` is true.
+/// Fails if the output file exists, unless `replace` is true. A device, a pipe, or a directory cannot be replaced.
 pub fn refuse_existing(output: &Path, replace: bool) -> Result<()> {
-    match replace || output.symlink_metadata().is_err() {
-        true => Ok(()),
-        false => bail!("{} exists; --force overwrites it", output.display()),
-    }
+    let Ok(found) = output.symlink_metadata() else { return Ok(()) };
+    ensure!(replace, "{} exists; --force overwrites it", output.display());
+    ensure!(found.is_file() || found.is_symlink(), "{} is not a file; name another one", output.display());
+    Ok(())
 }
 
 /// Creates a temporary file in the directory of the output file.

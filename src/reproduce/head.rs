@@ -11,19 +11,40 @@ use std::collections::BTreeMap;
 /// Most findings and failures that are listed.
 const MOST_LISTED: usize = 8;
 
+/// The whole program of which a part is left.
+pub struct ShrunkFrom {
+    /// The thing that the part still shows.
+    pub goal: String,
+    /// Number of calls of the whole program.
+    pub calls: usize,
+}
+
 /// Returns the paragraphs of the comment.
-pub fn build_head(processes: &[&Process], report: &Report, plan: &Plan) -> Vec<String> {
-    let calls = plan.steps.iter().filter(|step| step.expected != ExpectedOutcome::ProcessEnd).count();
-    let (calls, count) = (counted(calls as u64, "call"), counted(processes.len() as u64, "process"));
+pub fn build_head(
+    processes: &[&Process],
+    report: &Report,
+    plan: &Plan,
+    shrunk_from: Option<&ShrunkFrom>,
+) -> Vec<String> {
+    let (calls, count) = (counted(plan.call_count() as u64, "call"), counted(processes.len() as u64, "process"));
     let version = env!("CARGO_PKG_VERSION");
     let mut paragraphs = vec![
         format!("Repeats {calls} of {count}, as cupeer {version} recorded them. It has nothing else of the program."),
         String::new(),
         format!("Recorded with {}.", describe_system(processes)),
     ];
-    paragraphs.extend(describe_errors(report, plan));
-    paragraphs.push(String::new());
-    paragraphs.extend(describe_left_out(processes, plan));
+    match shrunk_from {
+        Some(ShrunkFrom { goal, calls }) => {
+            let whole = counted(*calls as u64, "call");
+            paragraphs
+                .push(format!("It reproduces {goal}. The whole program has {whole}; the others do not matter for it."));
+        }
+        None => {
+            paragraphs.extend(describe_errors(report, plan));
+            paragraphs.push(String::new());
+            paragraphs.extend(describe_left_out(processes, plan));
+        }
+    }
     let build = "Build: cc -Wall -o bug bug.c -lcuda";
     let run = "Run: ./bug prints each result that differs from the recorded one, and exits with 1 if one does.";
     paragraphs.extend(["", build, run].map(ToOwned::to_owned));
@@ -76,7 +97,7 @@ fn describe_left_out(processes: &[&Process], plan: &Plan) -> Vec<String> {
     ];
     let left_out: Vec<String> = plan.left_out.iter().map(|(function, count)| format!("{function} ({count})")).collect();
     if !left_out.is_empty() {
-        lines.push(format!("RecordedCall, but not repeated: {}.", left_out.join(", ")));
+        lines.push(format!("Recorded, but not repeated: {}.", left_out.join(", ")));
     }
     if plan.injected > 0 {
         lines.push(format!("Left out because a fault plan supplied the result: {}.", counted(plan.injected, "call")));

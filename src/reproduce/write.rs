@@ -2,9 +2,9 @@
 
 use crate::fold::{Statement, fold_into_loops, split_words};
 use crate::order::StepWaits;
-use crate::plan::Plan;
 use crate::plan::objects::{VariableId, Variables};
 use crate::plan::step::{ExpectedOutcome, Step};
+use crate::plan::{Constant, Plan};
 use cupeer_record::Process;
 use cupeer_spec::record::end::RecordedEnd;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,13 +21,14 @@ const MOST_COLUMNS: usize = 100;
 
 /// Writes the file. `head` has the paragraphs of the comment at its head.
 pub fn format_file(head: &[String], processes: &[&Process], plan: &Plan, around: &[StepWaits]) -> String {
-    let mut functions: String = plan.constant_declarations().collect();
+    let mut functions = String::new();
     for (number, process) in processes.iter().enumerate() {
         let own = plan.steps.iter().zip(around).filter(|(step, _)| step.process == number);
         let body = format_body(process, own);
-        let declared = format_declarations(plan.variables_of_process(number), plan.variables(), &body);
+        let declared = format_declarations(&plan.variables_by_process[number], &plan.variables, &body);
         let _ = write!(functions, "\nstatic void process{number}(void) {{\n{declared}{body}}}\n");
     }
+    functions = format!("{}{functions}", declare_constants(&plan.constants, &functions));
     let names: Vec<String> = (0..processes.len()).map(|number| format!("process{number}")).collect();
     let signals: Vec<String> = processes.iter().map(|process| ending_signal(process).to_string()).collect();
     let main = MAIN_FUNCTION.replace("FUNCTIONS", &names.join(", "));
@@ -89,6 +90,16 @@ fn format_declarations(of: &BTreeSet<VariableId>, variables: &Variables, body: &
         format!("{};\n", lines.trim_end_matches(','))
     };
     by_type.into_iter().map(declare).collect()
+}
+
+/// Returns the declarations of the structures that a text names.
+fn declare_constants(constants: &[Constant], text: &str) -> String {
+    let words: BTreeSet<&str> = split_words(text).collect();
+    let used = constants.iter().filter(|constant| words.contains(&*constant.name));
+    let declare = |Constant { name, c_type, brackets, initializer }: &Constant| {
+        format!("static {c_type} {name}{brackets} = {initializer};\n")
+    };
+    used.map(declare).collect()
 }
 
 /// Returns true for the types of handles that are bytes, and for properties.

@@ -6,7 +6,7 @@ use super::launch::{RunEnd, RunLauncher, RunRequest, RunResult, program_stderr_l
 use super::outcome::SweepReport;
 use super::plan::{SimChoice, SweepPlan};
 use super::pool::{self, PoolLimits};
-use super::progress::{RunProgress, StepAnnouncer};
+use super::progress::RunProgress;
 use super::state::{CompletedRun, SweepJournal};
 use super::times::format_duration;
 use super::trials::Trial;
@@ -16,6 +16,7 @@ use crate::args::SweepArgs;
 use anyhow::{Result, bail, ensure};
 use cupeer_console::args::shell_quoted;
 use cupeer_console::output::{self, line_width};
+use cupeer_console::progress::StepAnnouncer;
 use cupeer_recordings::home::{relative_path, report_argument};
 use cupeer_report::names::counted;
 use cupeer_topology::Topology;

@@ -1,9 +1,9 @@
 //! One run of the program: its environment, and what is seen of it from outside.
 
-use super::interrupt;
 use super::plan::SweepPlan;
 use super::processes::ProcessTree;
 use anyhow::{Context, Result, anyhow};
+use cupeer_console::interrupt;
 use cupeer_console::variables::Environment;
 use cupeer_launch::args::{CheckArgs, Level, Options};
 use cupeer_launch::program::execution_failure;

@@ -7,7 +7,7 @@
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `args`: the options.
-//! - `times`, `interrupt`, `progress`: time, the request to end, and lines about the progress.
+//! - `times`, `progress`: time, and lines about the progress.
 //! - `processes`, `plan`, `launch`, `compare`: one run of the program.
 //! - `held`, `count`: its recording.
 //! - `trials`, `baseline`: the runs to make, and the one without faults.
@@ -21,7 +21,6 @@ mod baseline;
 mod compare;
 mod count;
 mod held;
-mod interrupt;
 mod json;
 mod late;
 mod launch;
@@ -42,7 +41,7 @@ use outcome::{SweepOutcome, SweepReport};
 
 use crate::args::{SweepArgs, SweepFormat};
 use anyhow::Result;
-use cupeer_console::{output, status};
+use cupeer_console::{interrupt, output, status};
 use cupeer_recordings::home::report_argument;
 use cupeer_recordings::kept;
 use launch::{RunEnd, RunLauncher};

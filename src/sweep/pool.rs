@@ -4,12 +4,12 @@
 //! before, and what only one run at a time can tell is left to a run by itself.
 
 use super::baseline::Baseline;
-use super::interrupt;
 use super::progress::RunProgress;
 use super::state::CompletedRun;
 use super::trials::Trial;
 use crate::args::SweepArgs;
 use anyhow::Result;
+use cupeer_console::interrupt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::Builder;

@@ -5,8 +5,8 @@
 //! was born with, and none of a run beside this one. The command gets a session of its own, so that a signal of the
 //! terminal reaches the sweep and not the command, and a program that asks at the terminal is refused instead of stopped.
 
-use super::interrupt;
 use anyhow::{Context, Result};
+use cupeer_console::interrupt;
 use cupeer_spec::proc::Stat;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, PipeReader, Read};

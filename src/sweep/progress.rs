@@ -4,17 +4,13 @@
 
 use super::times::format_duration;
 use cupeer_console::output;
+use cupeer_console::progress::{TICK, has_bar};
 use cupeer_report::names::counted;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Interval between two updates of the bar.
-const TICK: Duration = Duration::from_millis(500);
-/// Without a terminal: time since the last printed line after which a line announces the next step.
-const SILENCE: Duration = Duration::from_secs(5);
 /// Without a terminal: interval between lines about the progress of the runs.
 const LINE_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -87,46 +83,4 @@ fn estimate_remaining(taken: Duration, done: usize, all: usize, jobs: usize) -> 
     // Runs in progress are half done, on average.
     let so_far = done as f64 + (jobs.min(all - done.min(all)) as f64) / 2.0;
     taken.mul_f64((all as f64 - so_far).max(0.0) / so_far.max(1.0))
-}
-
-/// Returns true if stderr is a terminal and the user did not ask for silence.
-fn has_bar() -> bool {
-    std::io::stderr().is_terminal() && !output::is_quiet()
-}
-
-/// Announces the steps before the runs of a sweep. Each step may take as long as the program.
-pub struct StepAnnouncer {
-    bar: Option<ProgressBar>,
-    last_line_at: Option<Instant>,
-}
-
-impl StepAnnouncer {
-    pub fn new() -> StepAnnouncer {
-        let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}");
-        let bar = has_bar().then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
-        });
-        StepAnnouncer { bar, last_line_at: None }
-    }
-
-    /// Announces the begin of a step.
-    pub fn announce_step(&mut self, what: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(what.to_owned());
-            bar.enable_steady_tick(TICK);
-            bar.tick();
-        } else if self.last_line_at.is_none_or(|said| said.elapsed() >= SILENCE) {
-            self.last_line_at = Some(Instant::now());
-            output::print_note(what);
-        }
-    }
-}
-
-impl Drop for StepAnnouncer {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
 }

@@ -13,12 +13,11 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use cupeer_console::args::shell_quoted;
 use cupeer_console::output;
-use cupeer_console::startup::effective_user;
+use cupeer_console::startup::{effective_user, own_command};
 use cupeer_console::variables::nonempty_variable;
 use cupeer_launch::settings::check_access;
 use cupeer_recordings::home;
 use cupeer_report::style::Emphasis;
-use share::child;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -93,7 +92,7 @@ pub fn command(args: &DemoArgs) -> Result<ExitCode> {
 /// Prints the command of a step as a user types it, and returns it.
 fn step(about: &str, words: &str, redirected: &str) -> Result<Command> {
     let typed = std::env::args().next().unwrap_or_default();
-    let mut command = child()?;
+    let mut command = own_command()?;
     let own = command.get_program().to_owned();
     let mut line = shell_quoted(&typed);
     for word in words.split(' ') {

@@ -9,6 +9,7 @@ use anyhow::{Context, Error, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
 use cupeer_console::args::value_word;
 use cupeer_console::output;
+use cupeer_console::startup::own_command;
 use cupeer_nvidia::{Handle, call, load};
 use cupeer_spec::abi::{CUcontext, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUstream};
 use cupeer_spec::function::Library;
@@ -17,8 +18,7 @@ use std::io::{self, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::ptr::null_mut;
 
 #[derive(Args)]
@@ -80,25 +80,12 @@ pub fn command(args: &DemoShareArgs) -> Result<ExitCode> {
     })
 }
 
-/// Returns a command that runs cupeer itself, and ends when this process does.
-pub fn child() -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("failed to find /proc/self/exe")?);
-    // SAFETY: between fork and exec, the function makes one system call, whose arguments are numbers.
-    unsafe {
-        command.pre_exec(|| {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-            Ok(())
-        })
-    };
-    Ok(command)
-}
-
 /// Starts both processes, and waits for them.
 fn start(is_early: bool) -> Result<ExitCode> {
     let (left, right) = UnixStream::pair()?;
     let start = |role, end| {
         let bug = is_early.then(|| value_word(Bug::Early));
-        let mut command = child()?;
+        let mut command = own_command()?;
         command.args(["demo-share", "--role", &value_word(role)]).args(bug).stdin(OwnedFd::from(end));
         command.spawn().context("failed to start a process")
     };

@@ -1,17 +1,25 @@
-//! `cupeer reproduce`: opens the recording that [`cupeer_reproduce`] writes as a C program.
+//! `cupeer reproduce` and `cupeer replay`: open the recording that [`cupeer_reproduce`] writes as a C program.
 
 use crate::records::opened::OpenedRecording;
 use crate::records::report::newest_recording;
 use anyhow::Result;
 use cupeer_recordings::home;
-use cupeer_reproduce::args::ReproduceArgs;
+use cupeer_reproduce::args::{ReplayArgs, ReproduceArgs};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub fn command(args: &ReproduceArgs) -> Result<ExitCode> {
-    let path = match &args.record {
+    cupeer_reproduce::command(&open(args.record.as_ref())?.job, args)
+}
+
+pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
+    cupeer_reproduce::replay::command(&open(args.record.as_ref())?.job, args)
+}
+
+fn open(record: Option<&PathBuf>) -> Result<OpenedRecording> {
+    let path = match record {
         Some(record) => home::find_recording(record)?,
         None => newest_recording()?,
     };
-    let OpenedRecording { job, .. } = &mut OpenedRecording::open_unreduced(&path)?;
-    cupeer_reproduce::command(job, args)
+    OpenedRecording::open_unreduced(&path)
 }

@@ -26,6 +26,7 @@ const SHOWN_IN: &[(&str, &[&str])] = &[
     ("reduce", &["guides/large-jobs"]),
     ("export", &["guides/large-jobs", "reference/tables"]),
     ("reproduce", &["guides/reproduce"]),
+    ("replay", &["guides/reproduce"]),
     ("fault", &["guides/fallbacks", "reference/plans"]),
     ("release", &["start/tutorial", "reference/plans"]),
     ("sweep", &["guides/fallbacks"]),

@@ -31,7 +31,8 @@ use cupeer_spec::effect::{Object, Shared};
 use cupeer_spec::function::{Group, Library};
 use cupeer_spec::results::Result as Code;
 use objects::{VariableId, Variables};
-use state::{Constant, JobState, PlannedCall, ProcessState};
+pub use state::Constant;
+use state::{JobState, PlannedCall, ProcessState};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use step::{ExpectedOutcome, Step};
 
@@ -41,7 +42,7 @@ const SHUT_DOWN: i32 = Code::DEINITIALIZED as i32;
 const MOST_TIMES: u64 = 1000;
 
 /// The plan.
-#[derive(Default)]
+#[derive(Clone)]
 pub struct Plan {
     /// Steps in the order of the recording.
     pub steps: Vec<Step>,
@@ -49,15 +50,45 @@ pub struct Plan {
     pub left_out: BTreeMap<&'static str, u64>,
     /// Number of calls whose result came from a fault plan.
     pub injected: u64,
+    pub variables: Variables,
+    /// Variables of each process.
+    pub variables_by_process: Vec<BTreeSet<VariableId>>,
+    /// Structures that calls read.
+    pub constants: Vec<Constant>,
+}
+
+impl Plan {
+    /// Returns the number of calls.
+    pub fn call_count(&self) -> usize {
+        self.steps.iter().filter(|step| step.expected != ExpectedOutcome::ProcessEnd).count()
+    }
+
+    /// Returns the plan with these processes alone, numbered anew.
+    pub fn with_processes(&self, kept: &[usize]) -> Plan {
+        let number = |process: usize| kept.iter().position(|kept| *kept == process).unwrap_or(usize::MAX);
+        let mut plan = self.clone();
+        plan.steps.iter_mut().for_each(|step| step.process = number(step.process));
+        plan.variables.renumber_makers(number);
+        plan.variables_by_process = kept.iter().map(|process| self.variables_by_process[*process].clone()).collect();
+        plan
+    }
+}
+
+/// Makes the plan, call by call.
+#[derive(Default)]
+pub struct Planner {
+    steps: Vec<Step>,
+    left_out: BTreeMap<&'static str, u64>,
+    injected: u64,
     state: JobState,
     /// Calls of each process that never returned: the process makes them last.
     pending: Vec<Vec<Step>>,
 }
 
-impl Plan {
+impl Planner {
     /// Begins a plan for these calls. `forked` has true for each process that was forked after its parent initialized the driver.
-    pub fn new(calls: &[RecordedCall], forked: &[bool]) -> Plan {
-        let mut plan = Plan::default();
+    pub fn new(calls: &[RecordedCall], forked: &[bool]) -> Planner {
+        let mut plan = Planner::default();
         for (process, is_initialized) in forked.iter().copied().enumerate() {
             let own = calls.iter().filter(|recorded| recorded.process == process).map(|recorded| &recorded.call);
             let contexts = contexts::find_prior_contexts(own);
@@ -140,24 +171,14 @@ impl Plan {
     /// Adds the end of a process.
     pub fn add_end(&mut self, process: usize, statement: &str) {
         self.steps.append(&mut self.pending[process]);
-        let uses = self.variables_of_process(process).iter().copied().collect();
+        let uses = self.state.processes[process].variables.iter().copied().collect();
         self.steps.push(Step { process, call: statement.to_owned(), uses, is_unordered: true, ..Step::default() });
     }
 
-    /// All variables.
-    pub fn variables(&self) -> &Variables {
-        &self.state.variables
-    }
-
-    /// Returns the declarations of the structures that calls read.
-    pub fn constant_declarations(&self) -> impl Iterator<Item = String> {
-        self.state.constants.iter().map(|Constant { name, c_type, brackets, initializer }| {
-            format!("static {c_type} {name}{brackets} = {initializer};\n")
-        })
-    }
-
-    /// Returns the variables of a process.
-    pub fn variables_of_process(&self, process: usize) -> &BTreeSet<VariableId> {
-        &self.state.processes[process].variables
+    /// Ends the planning.
+    pub fn finish(self) -> Plan {
+        let Planner { steps, left_out, injected, state, .. } = self;
+        let variables_by_process = state.processes.into_iter().map(|process| process.variables).collect();
+        Plan { steps, left_out, injected, variables: state.variables, variables_by_process, constants: state.constants }
     }
 }

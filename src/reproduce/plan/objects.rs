@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 pub type VariableId = usize;
 
 /// A variable of the C file. Processes that share a handle have a variable of the same name each.
+#[derive(Clone)]
 pub struct Variable {
     pub name: String,
     /// Type in C.
@@ -19,7 +20,7 @@ pub struct Variable {
 }
 
 /// All variables.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Variables {
     all: Vec<Variable>,
     counts: HashMap<String, usize>,
@@ -50,6 +51,11 @@ impl Variables {
     /// Makes a variable an array, if there is a count.
     pub fn set_elements(&mut self, id: VariableId, count: Option<u64>) {
         self.all[id].elements = count;
+    }
+
+    /// Gives each process that creates variables another number.
+    pub fn renumber_makers(&mut self, number: impl Fn(usize) -> usize) {
+        self.all.iter_mut().for_each(|variable| variable.maker = number(variable.maker));
     }
 
     /// Notes that two variables belong to the same shared object.

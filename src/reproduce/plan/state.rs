@@ -29,6 +29,7 @@ pub struct ProcessState {
 }
 
 /// A structure that calls read, or an array of structures.
+#[derive(Clone)]
 pub struct Constant {
     pub name: String,
     pub c_type: String,

@@ -15,7 +15,7 @@ pub enum ExpectedOutcome {
 }
 
 /// A call, or the end of a process.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Step {
     pub process: usize,
     /// Statements that initialize the driver, or make a context current.

@@ -1,6 +1,6 @@
-//! The request to end: SIGINT, SIGTERM or SIGHUP. Runs look for it, and the sweep keeps its state.
+//! The request to end a command that runs programs: SIGINT, SIGTERM, or SIGHUP. The command looks for it between runs and during them.
 
-use cupeer_console::startup;
+use crate::startup;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
