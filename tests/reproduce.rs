@@ -223,7 +223,7 @@ fn shrunk_program_keeps_its_finding_with_fewer_calls() {
     let folder = temp_dir();
     let record = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cases/shared_tensor.cupeer"));
     let (text, rules, told) = shrink(record, folder.path());
-    let whole = stdout(cupeer().arg("reproduce").arg(record));
+    let whole = done(cupeer().arg("reproduce").arg(record)).stdout;
     assert!(calls_in(&text) < calls_in(&whole), "{text}");
     assert!(rules.contains("ipc-exporter-gone"), "{rules:?}");
     assert!(text.contains("It reproduces the finding ipc-exporter-gone of cuIpcOpenMemHandle"), "{text}");

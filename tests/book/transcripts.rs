@@ -4,6 +4,7 @@
 use crate::support::book::{Block, Page, book, page};
 use crate::support::{compile_c, compile_text, cupeer, preload_library, sim_dir, temp_dir, wait_for};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -140,6 +141,8 @@ fn folder(page: &Page, demo: &Path, machine: &str) -> TempDir {
     let folder = work(&home);
     fs::create_dir(home.path().join("home")).unwrap();
     fs::create_dir_all(folder.join("target")).unwrap();
+    fs::create_dir(folder.join("docs")).unwrap();
+    symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cases"), folder.join("docs/cases")).unwrap();
     fs::write(folder.join("machine.toml"), machine).unwrap();
     fs::copy(demo, folder.join("target/demo-share")).unwrap();
     let text = match page.name.file_name().and_then(|name| name.to_str()) {
