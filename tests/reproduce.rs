@@ -199,14 +199,14 @@ fn hosts_that_share_are_refused() {
 }
 
 /// Shrinks the program of a recording. Returns the file, the rules of a run of it, and the last line on stderr.
-fn shrink(record: &Path, folder: &Path) -> (String, BTreeSet<String>, String) {
+fn shrink(record: &Path, machine: &str, folder: &Path) -> (String, BTreeSet<String>, String) {
     let small = folder.join("small.c");
     let shrunk = done(cupeer().arg("reproduce").arg("--shrink").arg(record).arg("-o").arg(&small));
     assert_eq!(shrunk.status.code(), Some(0), "{shrunk:?}");
     let text = fs::read_to_string(&small).expect("the file");
     let program = compile(&small, folder).expect("a program");
     let again = folder.join("shrunk");
-    let ran = done(cupeer().args(["run", "--check=notes", "--sim", "--out"]).arg(&again).arg("--").arg(program));
+    let ran = done(cupeer().args(["run", "--check=notes", machine, "--out"]).arg(&again).arg("--").arg(program));
     assert!(ran.stdout.contains("0 differences"), "{ran:?}");
     (text, rules(&again), shrunk.stderr.lines().last().unwrap_or_default().to_owned())
 }
@@ -222,7 +222,7 @@ fn calls_in(text: &str) -> usize {
 fn shrunk_program_keeps_its_finding_with_fewer_calls() {
     let folder = temp_dir();
     let record = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cases/shared_tensor.cupeer"));
-    let (text, rules, told) = shrink(record, folder.path());
+    let (text, rules, told) = shrink(record, "--sim", folder.path());
     let whole = done(cupeer().arg("reproduce").arg(record)).stdout;
     assert!(calls_in(&text) < calls_in(&whole), "{text}");
     assert!(rules.contains("ipc-exporter-gone"), "{rules:?}");
@@ -230,11 +230,40 @@ fn shrunk_program_keeps_its_finding_with_fewer_calls() {
     assert!(told.contains("kept the finding ipc-exporter-gone of cuIpcOpenMemHandle"), "{told}");
 }
 
+/// Most calls of half of the shrunk programs.
+const MEDIAN_CALLS: usize = 40;
+
+/// `KEEP_SHRUNK=DIRECTORY` keeps the files, to read them.
+#[test]
+fn shrunk_scenes_are_short_and_show_the_same() {
+    let kept = std::env::var_os("KEEP_SHRUNK").map(PathBuf::from);
+    let piles_up = |name: &&&str| name.starts_with("piles-up");
+    let names: Vec<&str> = REPEATED.iter().filter(|name| !piles_up(name)).step_by(sample(4, 1)).copied().collect();
+    let mut lengths = Vec::new();
+    for name in names {
+        let folder = temp_dir();
+        let record = record(scenes::scene(name), folder.path());
+        let machine = format!("--sim={}", scenes::scene(name).machine);
+        let (text, found, told) = shrink(&record, &machine, folder.path());
+        let recorded = rules(&record);
+        assert!(found.is_subset(&recorded), "{name}: {found:?} of {recorded:?}: {text}");
+        let goal = told.split(" finding ").nth(1).and_then(|rest| rest.split(' ').next());
+        assert!(goal.is_none_or(|rule| found.contains(rule)), "{name}: {told}: {found:?} {text}");
+        println!("{name}: {} lines of calls; {told}", calls_in(&text));
+        lengths.push(calls_in(&text));
+        if let Some(kept) = &kept {
+            fs::write(kept.join(name.replace('/', "-") + ".c"), text).expect("a file");
+        }
+    }
+    lengths.sort_unstable();
+    assert!(lengths[lengths.len() / 2] <= MEDIAN_CALLS, "{lengths:?}");
+}
+
 #[test]
 fn a_process_that_the_finding_does_not_need_is_left_out() {
     let folder = temp_dir();
     let record = record(scenes::scene("peer-already-enabled"), folder.path());
-    let (text, rules, _) = shrink(&record, folder.path());
+    let (text, rules, _) = shrink(&record, "--sim", folder.path());
     assert!(text.contains("PROCESSES = 1,") && rules.contains("peer-already-enabled"), "{text}");
     assert!(calls_in(&text) <= 6, "{text}");
 }

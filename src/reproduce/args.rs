@@ -31,7 +31,7 @@ pub struct ReproduceArgs {
     /// program so far. Needs a C compiler
     #[arg(long)]
     pub shrink: bool,
-    /// With --shrink: simulated machine [default: nvlink:N with the recorded number of devices]
+    /// With --shrink: simulated machine [default: nvlink:N, pcie:N, or none:N, whose answers differ least from the recorded ones]
     #[arg(long, value_name = "TOPOLOGY", require_equals = true, requires = "shrink")]
     pub sim: Option<OsString>,
     /// With --shrink: run on the GPUs of this machine
@@ -53,7 +53,7 @@ pub struct ReplayArgs {
     /// Recording: a directory, a file of 'cupeer pack', or a name or number that 'cupeer ls' lists [default: the newest one]
     #[arg(value_name = "RECORD")]
     pub record: Option<PathBuf>,
-    /// Simulated machine: nvlink:N, pcie:N, none:N, or a TOML file [default: nvlink:N with the recorded number of devices]
+    /// Simulated machine: nvlink:N, pcie:N, none:N, or a TOML file [default: the one of the first three whose answers differ least]
     #[arg(long, value_name = "TOPOLOGY", num_args = 0..=1, require_equals = true)]
     pub sim: Option<Option<OsString>>,
 }

@@ -38,7 +38,7 @@ use cupeer_console::{interrupt, output};
 use cupeer_record::Job;
 use cupeer_recordings::made;
 use cupeer_report::names::counted;
-use program::{Reproduction, machine_like};
+use program::{Reproduction, machines_like};
 use std::io::Write;
 use std::process::ExitCode;
 use trial::TrialRunner;
@@ -51,8 +51,11 @@ pub fn command(job: &Job, args: &ReproduceArgs) -> Result<ExitCode> {
     let mut reproduction = Reproduction::plan(job)?;
     if args.shrink {
         interrupt::watch_signals()?;
-        let topology = (!args.on_gpu).then(|| args.sim.clone().unwrap_or_else(|| machine_like(job)));
-        shrink::shrink(&mut reproduction, &mut TrialRunner::new(topology)?)?;
+        let mut runner = match &args.sim {
+            None if !args.on_gpu => TrialRunner::choose_machine(machines_like(job), &reproduction.format())?,
+            topology => TrialRunner::new(topology.clone())?,
+        };
+        shrink::shrink(&mut reproduction, &mut runner)?;
     }
     match reproduction.left_out_count() {
         0 => {}

@@ -11,13 +11,16 @@ use cupeer_report::Keep;
 use cupeer_report::filter::Filter;
 use cupeer_report::model::Report;
 use cupeer_spec::record::end::RecordedEnd;
+use cupeer_topology::PRESETS;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 
-/// Returns a simulated machine with as many devices as the recording names.
-pub fn machine_like(job: &Job) -> OsString {
+/// Returns the short names of simulated machines with as many devices as the recording names.
+pub fn machines_like(job: &Job) -> impl Iterator<Item = OsString> {
     let ordinals = job.processes.iter().flat_map(|process| &process.devices).map(|device| device.ordinal + 1);
-    format!("nvlink:{}", ordinals.max().unwrap_or(2).max(2)).into()
+    let devices = ordinals.max().unwrap_or(2).max(2);
+    let kinds = PRESETS.iter().filter_map(|preset| preset.pattern.strip_suffix(":N"));
+    kinds.map(move |kind| format!("{kind}:{devices}").into())
 }
 
 /// A recording as a C program.

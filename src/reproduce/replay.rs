@@ -1,7 +1,7 @@
 //! `cupeer replay`: repeats a recording on a simulated machine, and lists the answers that differ.
 
 use crate::args::ReplayArgs;
-use crate::program::{Reproduction, machine_like};
+use crate::program::{Reproduction, machines_like};
 use crate::trial::TrialRunner;
 use anyhow::{Result, bail};
 use cupeer_console::{interrupt, output};
@@ -14,9 +14,12 @@ use std::process::ExitCode;
 pub fn command(job: &Job, args: &ReplayArgs) -> Result<ExitCode> {
     interrupt::watch_signals()?;
     let reproduction = Reproduction::plan(job)?;
-    let machine = args.sim.clone().flatten().unwrap_or_else(|| machine_like(job));
-    let mut runner = TrialRunner::new(Some(machine.clone()))?;
-    let Some(observed) = runner.run(&reproduction.format())? else { bail!("interrupted") };
+    let text = reproduction.format();
+    let mut runner = match args.sim.clone().flatten() {
+        Some(machine) => TrialRunner::new(Some(machine))?,
+        None => TrialRunner::choose_machine(machines_like(job), &text)?,
+    };
+    let Some(observed) = runner.run(&text)? else { bail!("interrupted") };
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for line in &observed.lines {
         *counts.entry(describe_difference(line)).or_default() += 1;
@@ -27,6 +30,7 @@ pub fn command(job: &Job, args: &ReplayArgs) -> Result<ExitCode> {
         count => format!(", {} could not be repeated", counted(count, "call")),
     };
     let differ = counted(observed.lines.len() as u64, "answer");
+    let machine = runner.machine.unwrap_or_default();
     let mut text = format!("{calls} repeated on {}{left_out}: {differ} differ\n", machine.display());
     for (difference, count) in &counts {
         text += &format!("  {difference}, {}\n", counted(*count, "time"));
