@@ -173,6 +173,13 @@ fn output_and_bad_input_are_refused_with_a_reason() {
     fs::write(path("bug.c"), "mine").expect("a file");
     assert_refused(&[&record, Path::new("-o"), &path("bug.c")], "exists; --force overwrites it");
     assert_eq!(fs::read_to_string(path("bug.c")).expect("the file"), "mine");
+    let null = Path::new("/dev/null");
+    assert_refused(&[&record, Path::new("-o"), null, Path::new("--force")], "/dev/null is not a regular file");
+    assert!(!fs::metadata(null).expect("a device").is_file());
+    let link = path("link.c");
+    std::os::unix::fs::symlink("bug.c", &link).expect("a link");
+    done(cupeer().arg("reproduce").arg(&record).arg("-o").arg(&link).arg("--force"));
+    assert!(link.is_symlink() && fs::read_to_string(path("bug.c")).expect("the file").contains("CUresult"));
     for process in fs::read_dir(&record).expect("a recording").flatten().map(|entry| entry.path()) {
         if process.extension().is_some_and(|suffix| suffix == "cupeer") {
             fs::write(process, "damaged").expect("a file");

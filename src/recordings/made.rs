@@ -17,14 +17,20 @@ pub fn default_output(directory: &Path, suffix: &str) -> Result<PathBuf> {
 
 /// Fails if the output file exists, unless `replace` is true. A device, a pipe, or a directory cannot be replaced.
 pub fn refuse_existing(output: &Path, replace: bool) -> Result<()> {
-    let Ok(found) = output.symlink_metadata() else { return Ok(()) };
-    ensure!(replace, "{} exists; --force overwrites it", output.display());
-    ensure!(found.is_file() || found.is_symlink(), "{} is not a file; name another one", output.display());
+    ensure!(replace || output.symlink_metadata().is_err(), "{} exists; --force overwrites it", output.display());
+    let is_file = output.metadata().map_or(true, |found| found.is_file());
+    ensure!(is_file, "{} is not a regular file; name another one", output.display());
     Ok(())
+}
+
+/// Returns the file that a link leads to, so that the link stays.
+fn real_path(output: &Path) -> PathBuf {
+    output.canonicalize().unwrap_or_else(|_| output.to_owned())
 }
 
 /// Creates a temporary file in the directory of the output file.
 pub fn create_temporary(output: &Path, prefix: &str) -> Result<NamedTempFile> {
+    let output = real_path(output);
     let directory = output.parent().filter(|parent| *parent != "").unwrap_or(Path::new("."));
     let temporary = tempfile::Builder::new().prefix(prefix).tempfile_in(directory);
     temporary.with_context(|| format!("failed to write to {}", directory.display()))
@@ -34,7 +40,7 @@ pub fn create_temporary(output: &Path, prefix: &str) -> Result<NamedTempFile> {
 pub fn rename_temporary(file: NamedTempFile, output: &Path, replace: bool) -> Result<u64> {
     let failed = || format!("failed to write {}", output.display());
     let size = file.as_file().metadata().with_context(failed)?.len();
-    let named = if replace { file.persist(output) } else { file.persist_noclobber(output) };
+    let named = if replace { file.persist(real_path(output)) } else { file.persist_noclobber(output) };
     match named {
         Ok(_) => Ok(size),
         // Another process may have created the output file since.
