@@ -275,6 +275,17 @@ fn a_process_that_the_finding_does_not_need_is_left_out() {
     assert!(calls_in(&text) <= 6, "{text}");
 }
 
+#[test]
+fn a_failure_that_the_machine_does_not_show_is_not_said_to_be_kept() {
+    let folder = temp_dir();
+    let record = record(scenes::scene("vmm-unreachable-device/imported"), folder.path());
+    let small = folder.path().join("small.c");
+    let shrunk = done(cupeer().args(["reproduce", "--shrink", "--sim=nvlink:2", "-o"]).arg(&small).arg(&record));
+    assert_eq!(shrunk.status.code(), Some(0), "{shrunk:?}");
+    let difference = "kept the difference: cuMemSetAccess(reservation1, ";
+    assert!(shrunk.stderr.contains(difference) && !shrunk.stderr.contains("kept CUDA_ERROR"), "{shrunk:?}");
+}
+
 /// An interrupted command writes the smallest program so far, and leaves no process.
 #[test]
 fn an_interrupted_shrinking_writes_what_it_has() {

@@ -32,13 +32,13 @@ mod shrink;
 mod trial;
 mod write;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use args::ReproduceArgs;
 use cupeer_console::{interrupt, output};
 use cupeer_record::Job;
 use cupeer_recordings::made;
 use cupeer_report::names::counted;
-use program::{Reproduction, machines_like};
+use program::{Reproduction, choose_machines};
 use std::io::Write;
 use std::process::ExitCode;
 use trial::TrialRunner;
@@ -51,11 +51,11 @@ pub fn command(job: &Job, args: &ReproduceArgs) -> Result<ExitCode> {
     let mut reproduction = Reproduction::plan(job)?;
     if args.shrink {
         interrupt::watch_signals()?;
-        let mut runner = match &args.sim {
-            None if !args.on_gpu => TrialRunner::choose_machine(machines_like(job), &reproduction.format())?,
-            topology => TrialRunner::new(topology.clone())?,
+        let machines = if args.on_gpu { vec![None] } else { choose_machines(job, args.sim.clone()) };
+        let Some((runner, observed)) = TrialRunner::choose(machines, &reproduction.format())? else {
+            bail!("interrupted before the first run ended; nothing was written")
         };
-        shrink::shrink(&mut reproduction, &mut runner)?;
+        shrink::shrink(&mut reproduction, runner, observed)?;
     }
     match reproduction.left_out_count() {
         0 => {}

@@ -15,12 +15,15 @@ use cupeer_topology::PRESETS;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 
-/// Returns the short names of simulated machines with as many devices as the recording names.
-pub fn machines_like(job: &Job) -> impl Iterator<Item = OsString> {
+/// Returns the machine that the user named or, without one, simulated machines with as many devices as the recording names.
+pub fn choose_machines(job: &Job, named: Option<OsString>) -> Vec<Option<OsString>> {
+    if named.is_some() {
+        return vec![named];
+    }
     let ordinals = job.processes.iter().flat_map(|process| &process.devices).map(|device| device.ordinal + 1);
     let devices = ordinals.max().unwrap_or(2).max(2);
     let kinds = PRESETS.iter().filter_map(|preset| preset.pattern.strip_suffix(":N"));
-    kinds.map(move |kind| format!("{kind}:{devices}").into())
+    kinds.map(|kind| Some(format!("{kind}:{devices}").into())).collect()
 }
 
 /// A recording as a C program.

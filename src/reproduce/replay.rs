@@ -1,8 +1,8 @@
 //! `cupeer replay`: repeats a recording on a simulated machine, and lists the answers that differ.
 
 use crate::args::ReplayArgs;
-use crate::program::{Reproduction, machines_like};
-use crate::trial::TrialRunner;
+use crate::program::{Reproduction, choose_machines};
+use crate::trial::{Observed, TrialRunner};
 use anyhow::{Result, bail};
 use cupeer_console::{interrupt, output};
 use cupeer_record::Job;
@@ -14,22 +14,20 @@ use std::process::ExitCode;
 pub fn command(job: &Job, args: &ReplayArgs) -> Result<ExitCode> {
     interrupt::watch_signals()?;
     let reproduction = Reproduction::plan(job)?;
-    let text = reproduction.format();
-    let mut runner = match args.sim.clone().flatten() {
-        Some(machine) => TrialRunner::new(Some(machine))?,
-        None => TrialRunner::choose_machine(machines_like(job), &text)?,
+    let machines = choose_machines(job, args.sim.clone().flatten());
+    let Some((runner, Observed { differences, .. })) = TrialRunner::choose(machines, &reproduction.format())? else {
+        bail!("interrupted before the first run ended")
     };
-    let Some(observed) = runner.run(&text)? else { bail!("interrupted") };
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for line in &observed.lines {
-        *counts.entry(describe_difference(line)).or_default() += 1;
+    for difference in &differences {
+        *counts.entry(without_arguments(difference)).or_default() += 1;
     }
     let calls = counted(reproduction.plan.call_count() as u64, "call");
     let left_out = match reproduction.left_out_count() {
         0 => String::new(),
         count => format!(", {} could not be repeated", counted(count, "call")),
     };
-    let differ = counted(observed.lines.len() as u64, "answer");
+    let differ = counted(differences.len() as u64, "answer");
     let machine = runner.machine.unwrap_or_default();
     let mut text = format!("{calls} repeated on {}{left_out}: {differ} differ\n", machine.display());
     for (difference, count) in &counts {
@@ -39,11 +37,11 @@ pub fn command(job: &Job, args: &ReplayArgs) -> Result<ExitCode> {
     Ok(if counts.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the function and its results, without its arguments and the place in the file.
-fn describe_difference(line: &str) -> String {
-    let call = line.split_once(", line ").and_then(|(_, rest)| rest.split_once(": "));
-    let parts = call.and_then(|(_, call)| Some((call.split_once('(')?.0, call.rsplit_once(" returned ")?.1)));
-    parts.map_or_else(|| line.to_owned(), |(function, results)| format!("{function} returned {results}"))
+/// Returns a difference without the arguments of the call.
+fn without_arguments(difference: &str) -> String {
+    let parts = difference.split_once('(').zip(difference.rsplit_once(" returned "));
+    parts
+        .map_or_else(|| difference.to_owned(), |((function, _), (_, results))| format!("{function} returned {results}"))
 }
 
 #[cfg(test)]
@@ -52,8 +50,8 @@ mod tests {
 
     #[test]
     fn differences_name_the_function_and_both_results() {
-        let line = "process 1, line 40: cuMemFree(memory1 + 2) returned CUDA_SUCCESS, not CUDA_ERROR_INVALID_VALUE";
-        assert_eq!(describe_difference(line), "cuMemFree returned CUDA_SUCCESS, not CUDA_ERROR_INVALID_VALUE");
-        assert_eq!(describe_difference("process 1: it ended"), "process 1: it ended");
+        let difference = "cuMemFree(memory1 + 2) returned CUDA_SUCCESS, not CUDA_ERROR_INVALID_VALUE";
+        assert_eq!(without_arguments(difference), "cuMemFree returned CUDA_SUCCESS, not CUDA_ERROR_INVALID_VALUE");
+        assert_eq!(without_arguments("process 1: it ended"), "process 1: it ended");
     }
 }

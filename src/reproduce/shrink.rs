@@ -61,9 +61,8 @@ impl Part {
     }
 }
 
-/// Shrinks the program. Returns without an error if the command was interrupted.
-pub fn shrink(reproduction: &mut Reproduction, runner: &mut TrialRunner) -> Result<()> {
-    let Some(observed) = runner.run(&reproduction.format())? else { return Ok(()) };
+/// Shrinks the program. `observed` is what a run of the whole one shows. Returns without an error if the command was interrupted.
+pub fn shrink(reproduction: &mut Reproduction, mut runner: TrialRunner, observed: Observed) -> Result<()> {
     let Some(goal) = choose_goal(reproduction, &observed) else {
         bail!(
             "the C program shows no finding, failure, hang, or other difference that could be kept; without --shrink, it is written"
@@ -71,8 +70,15 @@ pub fn shrink(reproduction: &mut Reproduction, runner: &mut TrialRunner) -> Resu
     };
     let before = reproduction.plan.call_count();
     let parts = split_steps(&reproduction.plan.steps);
-    let mut shrinker =
-        Shrinker { reproduction, runner, goal, observed, announcer: StepAnnouncer::new(), parts, is_stopped: false };
+    let mut shrinker = Shrinker {
+        reproduction,
+        runner: &mut runner,
+        goal,
+        observed,
+        announcer: StepAnnouncer::new(),
+        parts,
+        is_stopped: false,
+    };
     shrinker.run()?;
     let (goal, is_stopped) = (shrinker.goal.describe(), shrinker.is_stopped);
     let stopped = if is_stopped { "; it was interrupted, and could become smaller" } else { "" };
@@ -95,8 +101,13 @@ fn choose_goal(reproduction: &Reproduction, observed: &Observed) -> Option<Goal>
         });
         shown.map(finding_key).map(|(rule, function)| Goal::Finding(rule, function))
     };
+    // A process that ended too early may not have made the call.
+    let is_shown = |call: &str| {
+        let mut differences = observed.differences.iter();
+        !differences.any(|difference| difference.starts_with(call) || difference.starts_with("process "))
+    };
     let call = |matches: &dyn Fn(&ExpectedOutcome) -> bool| {
-        let step = steps.iter().find(|step| matches(&step.expected));
+        let step = steps.iter().find(|step| matches(&step.expected) && is_shown(&step.call));
         step.map(|step| Goal::Call(step.call.clone(), step.expected.clone()))
     };
     let is_failure = |end: &ExpectedOutcome| matches!(end, ExpectedOutcome::Result(result) if result != "CUDA_SUCCESS");
@@ -220,9 +231,9 @@ impl Shrinker<'_, '_> {
         {
             return Ok(());
         }
-        let calls = steps.iter().filter(|step| step.expected != ExpectedOutcome::ProcessEnd).count();
-        self.announcer.announce_step(&format!("run {} with {}", self.runner.count + 1, counted(calls as u64, "call")));
         let whole = std::mem::replace(&mut self.reproduction.plan.steps, steps);
+        let calls = counted(self.reproduction.plan.call_count() as u64, "call");
+        self.announcer.announce_step(&format!("run {} with {calls}", self.runner.count + 1));
         let text = self.reproduction.format();
         self.reproduction.plan.steps = whole;
         match self.runner.run(&text)? {
@@ -240,7 +251,7 @@ impl Shrinker<'_, '_> {
             Goal::Difference(line) => observed.differences.contains(line),
         };
         let adds_nothing = observed.findings.is_subset(&self.observed.findings)
-            && observed.differences.is_subset(&self.observed.differences);
+            && observed.differences.iter().all(|difference| self.observed.differences.contains(difference));
         shows_goal && adds_nothing
     }
 }

@@ -28,10 +28,8 @@ const LIMITS: [(&str, &str); 2] = [(" SECONDS = 60", " SECONDS = 20"), ("HANG_SE
 pub struct Observed {
     /// Rules with a finding, each with the function of the call.
     pub findings: BTreeSet<(String, String)>,
-    /// Lines about differences to the recording, without the numbers of the lines in the file.
-    pub differences: BTreeSet<String>,
-    /// All lines about differences.
-    pub lines: Vec<String>,
+    /// Differences to the recording, without the numbers of the processes and of the lines in the file.
+    pub differences: Vec<String>,
 }
 
 /// Runs C files in a directory of its own.
@@ -46,27 +44,31 @@ pub struct TrialRunner {
 
 impl TrialRunner {
     /// Returns a runner on a simulated machine, or on the GPUs of this one.
-    pub fn new(topology: Option<OsString>) -> Result<TrialRunner> {
+    fn new(topology: Option<OsString>) -> Result<TrialRunner> {
         let sim = DriverArgs { sim: Some(topology.clone()), driver: None };
         let driver = choose_driver(&sim)?.context("the simulated driver is missing")?.directory.join("libcuda.so.1");
         Ok(TrialRunner { directory: tempfile::tempdir()?, driver, machine: topology, count: 0 })
     }
 
-    /// Returns a runner on the simulated machine of these whose answers differ least from those in a C file.
-    pub fn choose_machine(machines: impl Iterator<Item = OsString>, text: &str) -> Result<TrialRunner> {
-        let mut best = None;
+    /// Runs a C file on each of these machines until no answer differs. Returns the runner whose answers differ least, with what it
+    /// observed; `None` if the command was interrupted.
+    pub fn choose(
+        machines: impl IntoIterator<Item = Option<OsString>>,
+        text: &str,
+    ) -> Result<Option<(TrialRunner, Observed)>> {
+        let mut best: Option<(TrialRunner, Observed)> = None;
         for machine in machines {
-            let mut runner = TrialRunner::new(Some(machine))?;
-            let Some(observed) = runner.run(text)? else { bail!("interrupted") };
-            let differences = observed.lines.len();
-            if best.as_ref().is_none_or(|(least, _)| differences < *least) {
-                best = Some((differences, runner));
+            let mut runner = TrialRunner::new(machine)?;
+            let Some(observed) = runner.run(text)? else { return Ok(None) };
+            let differences = observed.differences.len();
+            if best.as_ref().is_none_or(|(_, best)| differences < best.differences.len()) {
+                best = Some((runner, observed));
             }
             if differences == 0 {
                 break;
             }
         }
-        Ok(best.context("there is no simulated machine")?.1)
+        Ok(best)
     }
 
     /// Compiles and runs a C file. Returns `None` if the command was interrupted.
@@ -134,14 +136,12 @@ fn wait_for_end(mut child: Child) -> Result<bool> {
 
 /// Reads what the program printed.
 fn read_printed(printed: &str) -> Observed {
-    let about = |line: &&str| line.starts_with("process ");
-    let lines: Vec<String> = printed.lines().filter(about).map(ToOwned::to_owned).collect();
-    let differences = lines.iter().map(|line| {
-        let (process, rest) = line.split_once(", line ").unwrap_or((line, ""));
-        let (_, call) = rest.split_once(": ").unwrap_or(("", rest));
-        if call.is_empty() { process.to_owned() } else { call.to_owned() }
+    let lines = printed.lines().filter(|line| line.starts_with("process "));
+    let differences = lines.map(|line| match line.split_once(", line ").and_then(|(_, rest)| rest.split_once(": ")) {
+        Some((_, call)) => call.to_owned(),
+        None => line.to_owned(),
     });
-    Observed { differences: differences.collect(), findings: BTreeSet::new(), lines }
+    Observed { differences: differences.collect(), findings: BTreeSet::new() }
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
             "process 0, line 12: cuInit(0) returned A, not B\nprocess 1: it ended\n2 differences to the recording\n";
         let observed = read_printed(printed);
         let expected = ["cuInit(0) returned A, not B", "process 1: it ended"].map(ToOwned::to_owned);
-        assert_eq!((observed.differences, observed.lines.len()), (BTreeSet::from(expected), 2));
+        assert_eq!(observed.differences, expected);
     }
 
     #[test]
