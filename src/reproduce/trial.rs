@@ -75,7 +75,8 @@ impl TrialRunner {
     pub fn run(&mut self, text: &str) -> Result<Option<Observed>> {
         self.count += 1;
         let path = |name: &str| self.directory.path().join(name);
-        let (file, program, record, printed) = (path("bug.c"), path("bug"), path("record"), path("printed"));
+        let (file, program, record) = (path("bug.c"), path("bug"), path("record"));
+        let (printed, errors) = (path("printed"), path("errors"));
         let text = LIMITS.iter().fold(text.to_owned(), |text, (long, short)| text.replace(long, short));
         fs::write(path("cuda.h"), declare_used(&text))?;
         fs::write(&file, text)?;
@@ -95,12 +96,15 @@ impl TrialRunner {
             run.arg(option);
         }
         run.arg("--").arg(program);
-        let child = run.stdin(Stdio::null()).stdout(fs::File::create(&printed)?).stderr(Stdio::null()).spawn()?;
+        let child =
+            run.stdin(Stdio::null()).stdout(fs::File::create(&printed)?).stderr(fs::File::create(&errors)?).spawn()?;
         let is_ended = wait_for_end(child)?;
         if !is_ended {
             return Ok(None);
         }
-        let mut observed = read_printed(&fs::read_to_string(printed)?);
+        let Some(mut observed) = read_printed(&fs::read_to_string(printed)?) else {
+            bail!("the C program did not run to its end: {}", fs::read_to_string(errors)?.trim_end());
+        };
         if !record.exists() {
             // The program made no call.
             return Ok(Some(observed));
@@ -134,14 +138,17 @@ fn wait_for_end(mut child: Child) -> Result<bool> {
     }
 }
 
-/// Reads what the program printed.
-fn read_printed(printed: &str) -> Observed {
+/// Reads what the program printed; `None` if it did not end with its count of differences.
+fn read_printed(printed: &str) -> Option<Observed> {
+    if !printed.lines().last()?.ends_with(" differences to the recording") {
+        return None;
+    }
     let lines = printed.lines().filter(|line| line.starts_with("process "));
     let differences = lines.map(|line| match line.split_once(", line ").and_then(|(_, rest)| rest.split_once(": ")) {
         Some((_, call)) => call.to_owned(),
         None => line.to_owned(),
     });
-    Observed { differences: differences.collect(), findings: BTreeSet::new() }
+    Some(Observed { differences: differences.collect(), findings: BTreeSet::new() })
 }
 
 #[cfg(test)]
@@ -152,9 +159,11 @@ mod tests {
     fn differences_are_known_without_their_lines() {
         let printed =
             "process 0, line 12: cuInit(0) returned A, not B\nprocess 1: it ended\n2 differences to the recording\n";
-        let observed = read_printed(printed);
+        let observed = read_printed(printed).expect("a whole output");
         let expected = ["cuInit(0) returned A, not B", "process 1: it ended"].map(ToOwned::to_owned);
         assert_eq!(observed.differences, expected);
+        assert_eq!(read_printed("process 1: it ended\n"), None);
+        assert_eq!(read_printed(""), None);
     }
 
     #[test]
